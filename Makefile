@@ -1,0 +1,50 @@
+# Two commands for users: `make demo` and `make test`. Everything lives in .venv, made on first use.
+PYTHON ?= python3
+# The newest jax needs Python 3.12: found on PATH, else among pyenv's versions. Empty when there is none.
+PYTHON312 ?= $(shell python3.12 -c 'import sys; print(sys.executable)' 2>/dev/null || \
+  ls -d "$$(pyenv root 2>/dev/null)"/versions/3.12*/bin/python3.12 2>/dev/null | tail -n 1)
+
+VENV := .venv
+VENV_LATEST := .venv-latest
+
+.PHONY: demo test lint types test-latest fixtures bench clean
+
+demo: $(VENV)/installed
+	$(VENV)/bin/python examples/transformer_mlp.py --out out
+
+test: lint types
+	$(VENV)/bin/python -m pytest
+
+lint: $(VENV)/installed
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+types: $(VENV)/installed
+	$(VENV)/bin/mypy
+
+test-latest: $(VENV_LATEST)/installed
+	$(VENV_LATEST)/bin/python -m pytest
+
+fixtures: $(VENV)/installed
+	$(VENV)/bin/python hlo_fixtures/generate.py
+
+bench: $(VENV)/installed
+	$(VENV)/bin/python benchmarks/quantize.py
+
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --editable '.[test]'
+	touch $@
+
+$(VENV_LATEST)/installed: pyproject.toml
+	@test -n "$(PYTHON312)" || { echo "make test-latest: no Python 3.12 found; set PYTHON312=/path/to/python3.12" >&2; exit 2; }
+	$(PYTHON312) -m venv $(VENV_LATEST)
+	$(VENV_LATEST)/bin/python -m pip install --quiet --upgrade --editable '.[test]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) $(VENV_LATEST) out build *.egg-info
+
+.PHONY: print-python312
+print-python312:
+	@echo $(PYTHON312)
