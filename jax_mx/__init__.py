@@ -1,0 +1,25 @@
+"""Microscaling (MX) quantization for JAX, exact to the last bit.
+
+`quantize_mx` turns bfloat16 or float16 arrays into the 2-tuple `<data_x4, e8m0>` of the Neuron compiler's `QuantizeMX`
+custom call: four narrow elements a container and one E8M0 scale byte per 32 elements. It runs under every JAX
+transformation and lowers to that custom call where the platform has it.
+"""
+
+import pathlib as _pathlib
+
+from jax_mx import tile as tile
+from jax_mx._api import dequantize_mx as dequantize_mx
+from jax_mx._api import fake_quantize_mx as fake_quantize_mx
+from jax_mx._api import quantize_mx as quantize_mx
+from jax_mx._codes import pack_x4 as pack_x4
+from jax_mx._codes import unpack_x4 as unpack_x4
+from jax_mx._compat import hide_frames as _hide_frames
+from jax_mx._lowering import EXPORT_DISABLED_CHECKS as EXPORT_DISABLED_CHECKS
+from jax_mx._lowering import lowering_mode as lowering_mode
+from jax_mx._scale_rule import EMAX as EMAX
+from jax_mx._scale_rule import EMAX_ALT as EMAX_ALT
+from jax_mx._scale_rule import NKI as NKI
+from jax_mx._scale_rule import OCP_FLOOR as OCP_FLOOR
+from jax_mx._scale_rule import ScaleRule as ScaleRule
+
+_hide_frames(str(_pathlib.Path(__file__).parent))
