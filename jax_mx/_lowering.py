@@ -85,7 +85,8 @@ def _lower_custom_call(ctx: Any, x: Any, *, fmt: ElementFormat, rule: ScaleRule,
         raise ValueError(f"rule: got {rule!r}, which the {CUSTOM_CALL_TARGET} call cannot name; want one of {wanted}")
     config = {"block_size": BLOCK_SIZE, "dim": axis, "dtype": fmt.name, "scale_method": EMAX.name}
     emit = jax.ffi.ffi_lowering(CUSTOM_CALL_TARGET, backend_config=json.dumps(config), api_version=2)
-    data, scale = emit(ctx, x)
+    results: Any = emit(ctx, x)
+    data, scale = results
     if rule != EMAX:
         attributes = {SCALE_RULE_ATTRIBUTE: ir.StringAttr.get(rule.name)}
         data.owner.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get(attributes)

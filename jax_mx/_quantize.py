@@ -94,7 +94,9 @@ def _scaled_magnitude(magnitude: jax.Array, shift: jax.Array, source: jnp.dtype,
     Bits of results below the smallest float32 normal are wrong and do not matter: they are less than a half quantum.
     """
     scaled = jnp.maximum(magnitude + (shift << F32_MANTISSA_BITS), 0)
-    if source == jnp.bfloat16:  # float16 subnormals are float32 normals
+    if source == jnp.float16:  # its subnormals are float32 normals
+        scaled = jnp.where(magnitude == 0, 0, scaled)
+    else:
         # A subnormal's bits read as 1.m instead of 0.m at the smallest normal exponent: take the 1 away again.
         one = jnp.maximum((shift + 1) << F32_MANTISSA_BITS, 0)
         subnormal = as_bits(as_float(magnitude + one) - as_float(one))
