@@ -1,0 +1,208 @@
+"""Finds MX calls in a module, in every spelling, and states the facts of each.
+
+`match` only reads. What it returns is plain data (shapes as HLO spells them, configuration as JSON text), so that the
+rules that judge a call and the table that shows it need no IR.
+"""
+
+import enum
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from lowering import hlo_adapter
+from lowering._compat import ir
+from lowering.diagnostics import SourceLocation
+from lowering.locations import source_of
+from lowering.module import Module
+
+QUANTIZE_TARGET = "QuantizeMX"
+SCALED_DOT_TARGET = hlo_adapter.SCALED_DOT_TARGET
+SCALE_RULE_ATTRIBUTE = "mx_scale_rule"
+"""Frontend attribute that carries the name of a scale rule other than EMAX."""
+
+CUSTOM_CALL, COMPOSITE = "stablehlo.custom_call", "stablehlo.composite"
+FRONTEND_ATTRIBUTES, MHLO_BACKEND_CONFIG = "mhlo.frontend_attributes", "mhlo.backend_config"
+
+
+class Spelling(enum.StrEnum):
+    """How a call is written in the IR."""
+
+    STRING = "string backend_config"
+    DICTIONARY = "api_version 4 dictionary"
+    MHLO_DICTIONARY = "mhlo.backend_config dictionary"
+    COMPOSITE = "stablehlo.composite"
+
+
+@dataclass(frozen=True)
+class ArrayShape:
+    """Element type and dimensions of one value; None is a dynamic dimension. `dims` is empty for what is no array."""
+
+    element_type: str
+    dims: tuple[int | None, ...] = ()
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.dims)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether every dimension is known."""
+        return None not in self.dims
+
+    @property
+    def static_dims(self) -> tuple[int, ...]:
+        """The dimensions, dynamic ones left out; callers check `is_static` first."""
+        return tuple(d for d in self.dims if d is not None)
+
+    def __str__(self) -> str:
+        return f"{self.element_type}[{','.join('?' if d is None else str(d) for d in self.dims)}]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One custom call or composite, as found.
+
+    Attributes:
+        op: The MLIR operation.
+        name: Instruction name in the input: the HLO name, or the SSA name in StableHLO.
+        target: Custom call target, or the composite's name without its namespace.
+        spelling: How it is written.
+        api_version: The custom call's api version (1 for a composite).
+        operands: Shapes of the operands.
+        results: Shapes of the results, those inside the tuple when the result is one tuple.
+        is_tuple: Whether the operation has one result of tuple type.
+        config: Configuration as JSON text, None when there is none.
+        scale_rule: Name of the scale rule that the frontend attributes carry, None when they carry none.
+        location: The user's source line.
+    """
+
+    op: Any
+    name: str
+    target: str
+    spelling: Spelling
+    api_version: int
+    operands: tuple[ArrayShape, ...]
+    results: tuple[ArrayShape, ...]
+    is_tuple: bool
+    config: str | None
+    scale_rule: str | None
+    location: SourceLocation | None
+
+    @property
+    def shapes(self) -> str:
+        """The call as HLO would spell it: `(u32[4,16], u8[4,2]) QuantizeMX(bf16[4,64])`."""
+        results = ", ".join(map(str, self.results))
+        if self.is_tuple or len(self.results) != 1:
+            results = f"({results})"
+        return f"{results} {self.target}({', '.join(map(str, self.operands))})"
+
+
+def match(module: Module, target: str) -> list[Call]:
+    """Returns the calls of exactly this target in post order, whatever their spelling."""
+    return [describe(module, op) for op in module.operations_named(CUSTOM_CALL, COMPOSITE) if target_of(op) == target]
+
+
+def target_of(op: Any) -> str:
+    """Returns the target of a custom call, or a composite's name without its namespace.
+
+    StableHLO wants a namespace in a composite's name (`vendor.QuantizeMX`); which one is the author's choice.
+    """
+    if op.name == CUSTOM_CALL:
+        return str(op.attributes["call_target_name"].value)
+    return str(op.attributes["name"].value).rpartition(".")[2]
+
+
+def describe(module: Module, op: Any) -> Call:
+    """States the facts of one custom call or composite."""
+    attributes = op.attributes
+    frontend = dictionary(attributes, FRONTEND_ATTRIBUTES)
+    result_types = [r.type for r in op.results]
+    is_tuple = len(result_types) == 1 and isinstance(result_types[0], ir.TupleType)
+    if is_tuple:
+        inner = result_types[0]
+        result_types = [inner.get_type(i) for i in range(inner.num_types)]
+    spelling, config = _config(op)
+    return Call(
+        op=op,
+        name=_name(module, op, frontend),
+        target=target_of(op),
+        spelling=spelling,
+        api_version=int(attributes["api_version"]) if "api_version" in attributes else 1,
+        operands=tuple(array_shape(o.type) for o in op.operands),
+        results=tuple(array_shape(t) for t in result_types),
+        is_tuple=is_tuple,
+        config=config,
+        scale_rule=frontend.get(SCALE_RULE_ATTRIBUTE),
+        location=source_of(op.location, module.name),
+    )
+
+
+def array_shape(mlir_type: Any) -> ArrayShape:
+    """Returns a type as HLO spells it."""
+    if isinstance(mlir_type, ir.TupleType):
+        return ArrayShape("tuple")
+    if not isinstance(mlir_type, ir.RankedTensorType):
+        return ArrayShape("token" if "token" in str(mlir_type) else "opaque")
+    dims = tuple(None if mlir_type.is_dynamic_dim(i) else d for i, d in enumerate(mlir_type.shape))
+    return ArrayShape(_element_type(str(mlir_type.element_type)), dims)
+
+
+def dictionary(attributes: Any, name: str) -> dict[str, str]:
+    """Returns a dictionary attribute of strings, empty when absent."""
+    if name not in attributes:
+        return {}
+    return {a.name: a.attr.value for a in attributes[name] if isinstance(a.attr, ir.StringAttr)}
+
+
+_HLO_ELEMENT_TYPES = {"i1": "pred", "complex<f32>": "c64", "complex<f64>": "c128"}
+
+
+def _element_type(mlir: str) -> str:
+    if mlir in _HLO_ELEMENT_TYPES:
+        return _HLO_ELEMENT_TYPES[mlir]
+    if mlir.startswith("ui"):
+        return f"u{mlir[2:]}"
+    if mlir.startswith("i"):
+        return f"s{mlir[1:]}"
+    return mlir.lower()
+
+
+def _name(module: Module, op: Any, frontend: dict[str, str]) -> str:
+    if hlo_adapter.NAME_ATTRIBUTE in frontend:
+        return frontend[hlo_adapter.NAME_ATTRIBUTE]
+    return module.ssa_name(op.results[0]) if len(op.results) else op.name
+
+
+def _config(op: Any) -> tuple[Spelling, str | None]:
+    attributes = op.attributes
+    if op.name == COMPOSITE:
+        if "composite_attributes" not in attributes:
+            return Spelling.COMPOSITE, None
+        return Spelling.COMPOSITE, _json_text(attributes["composite_attributes"])
+    if MHLO_BACKEND_CONFIG in attributes:
+        return Spelling.MHLO_DICTIONARY, _json_text(attributes[MHLO_BACKEND_CONFIG])
+    if "backend_config" not in attributes:
+        return Spelling.STRING, None
+    config = attributes["backend_config"]
+    if isinstance(config, ir.StringAttr):
+        # An empty string is what jaxlib writes for an absent configuration.
+        return Spelling.STRING, config.value or None
+    return Spelling.DICTIONARY, _json_text(config)
+
+
+def _json_text(attribute: Any) -> str:
+    return json.dumps(_json_value(attribute), sort_keys=True, separators=(",", ":"))
+
+
+def _json_value(attribute: Any) -> Any:
+    """Returns an MLIR attribute as JSON types; what has no JSON type becomes its text, which no rule accepts."""
+    if isinstance(attribute, ir.DictAttr):
+        return {a.name: _json_value(a.attr) for a in attribute}
+    if isinstance(attribute, ir.ArrayAttr | ir.DenseI64ArrayAttr | ir.DenseI32ArrayAttr | ir.DenseIntElementsAttr):
+        return [_json_value(a) for a in attribute]
+    if isinstance(attribute, ir.StringAttr | ir.BoolAttr | ir.IntegerAttr | ir.FloatAttr):
+        return attribute.value
+    if isinstance(attribute, str | bool | int | float):
+        return attribute
+    return str(attribute)

@@ -1,0 +1,1 @@
+"""The commands of `mx-opt`, one module each: `run(arguments)` returns the exit status."""

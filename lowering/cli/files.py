@@ -1,0 +1,62 @@
+"""Input and output of the commands: files or `-`, and diagnostics as text or JSON."""
+
+import enum
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from lowering.cli.flags import UsageError
+from lowering.diagnostics import Diagnostic
+from lowering.writing import write_file
+
+
+class DiagnosticsForm(enum.StrEnum):
+    """How diagnostics are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def one_file(arguments: Sequence[str], usage: str) -> str:
+    """Returns the one file argument. Raises UsageError when there is none, or more."""
+    if len(arguments) != 1:
+        raise UsageError(f"expected one FILE, got {len(arguments)}\nusage: {usage}")
+    return arguments[0]
+
+
+def read_input(file: str) -> bytes:
+    """Returns the content of a file, of standard input for `-`. Raises UsageError when it cannot be opened."""
+    if file == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(file).read_bytes()
+    except OSError as e:
+        raise UsageError(f"cannot read {file}: {e.strerror}") from None
+
+
+def display_name(file: str) -> str:
+    """Returns the name under which messages speak of an input."""
+    return "<stdin>" if file == "-" else file
+
+
+def write_output(data: bytes, output: str | None) -> None:
+    """Writes to a file, to standard output for None and `-`. Raises UsageError when the file cannot be written."""
+    if output is None or output == "-":
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        write_file(Path(output), data)
+    except OSError as e:
+        raise UsageError(f"cannot write {output}: {e.strerror or os.strerror(e.errno or 0)}") from None
+
+
+def print_diagnostics(diagnostics: Sequence[Diagnostic], form: str) -> None:
+    """Prints diagnostics to standard error: as text, or as one JSON array."""
+    if form == DiagnosticsForm.JSON:
+        sys.stderr.write(json.dumps([d.as_dict() for d in diagnostics], indent=2) + "\n")
+        return
+    for diagnostic in diagnostics:
+        sys.stderr.write(f"{diagnostic}\n")

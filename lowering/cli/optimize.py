@@ -1,0 +1,102 @@
+"""`mx-opt FILE --passes=...`: reads a module, runs passes, writes the result."""
+
+import sys
+from collections.abc import Sequence
+
+from lowering.cli import files
+from lowering.cli.flags import Flags, UsageError
+from lowering.diagnostics import LoweringError
+from lowering.expected import check_expected
+from lowering.module import Format, Module
+from lowering.passes import Pass, PassReport, run_passes
+from lowering.reading import InputForm, read_module, recognise
+from lowering.registry import PASSES
+from lowering.splitting import SEPARATOR, split
+from lowering.writing import for_writing, write_module
+
+USAGE = "mx-opt FILE [--passes=NAME,...] [--emit=hlo|hlo-proto|stablehlo|bytecode] [-o OUT] [options]"
+
+
+def declare() -> Flags:
+    """Returns the command's flags."""
+    flags = Flags(USAGE)
+    flags.string("passes", f"Passes to run, in this order, separated by commas: {', '.join(PASSES)}.")
+    flags.choice("emit", [str(f) for f in Format], None, "Form of the output; the family of the input by default.")
+    flags.string("output", "File to write; standard output by default.", short="o")
+    flags.choice("diagnostics", [str(f) for f in files.DiagnosticsForm], "text", "How diagnostics are printed.")
+    flags.boolean("print-between-passes", "Print the module to standard error after every pass.")
+    flags.boolean("time-passes", "Print the time of every pass to standard error.")
+    flags.boolean("split-input-file", f"Treat every part between '{SEPARATOR}' lines as a module of its own.")
+    flags.boolean("verify-diagnostics", "Check that exactly the diagnostics come that expected-error comments name.")
+    flags.pass_options(list(PASSES))
+    return flags
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs the command; returns 0, or 1 when there are errors."""
+    flags = declare()
+    file = files.one_file(flags.parse(arguments), USAGE)
+    names = [n.strip() for n in (flags["passes"] or "").split(",") if n.strip()]
+    passes = flags.make_passes(names)
+    data = files.read_input(file)
+    parts = split(data) if flags["split-input-file"] else [data]
+    if len(parts) > 1 and flags["emit"] in (Format.HLO_PROTO, Format.BYTECODE):
+        raise UsageError("--split-input-file writes text; use --emit=hlo or --emit=stablehlo")
+    if flags["verify-diagnostics"]:
+        return _verify_diagnostics(flags, file, parts, passes)
+    outputs = []
+    failed = False
+    all_diagnostics = []
+    for part in parts:
+        try:
+            module = read_module(part, files.display_name(file))
+            diagnostics, reports = run_passes(module, passes, after_each=_printer(flags))
+            outputs.append(write_module(module, Format(flags["emit"] or default_format(part))))
+        except LoweringError as e:
+            failed = True
+            all_diagnostics += e.diagnostics
+            continue
+        all_diagnostics += diagnostics
+        if flags["time-passes"]:
+            _print_times(reports)
+    if all_diagnostics or flags["diagnostics"] == files.DiagnosticsForm.JSON:
+        files.print_diagnostics(all_diagnostics, flags["diagnostics"])
+    if failed:
+        return 1
+    files.write_output(f"{SEPARATOR}\n".encode().join(outputs), flags["output"])
+    return 0
+
+
+def default_format(data: bytes) -> Format:
+    """Returns the text form of the input's family: HLO for HLO, StableHLO for everything else."""
+    hlo = recognise(data) in (InputForm.HLO_TEXT, InputForm.HLO_PROTO)
+    return Format.HLO_TEXT if hlo else Format.STABLEHLO_TEXT
+
+
+def _verify_diagnostics(flags: Flags, file: str, parts: Sequence[bytes], passes: Sequence[Pass]) -> int:
+    mismatches = []
+    for part in parts:
+        try:
+            module = read_module(part, files.display_name(file))
+            found, _ = run_passes(module, passes)
+        except LoweringError as e:
+            found = list(e.diagnostics)
+        mismatches += check_expected(part.decode(errors="replace"), found, files.display_name(file))
+    files.print_diagnostics(mismatches, flags["diagnostics"])
+    return 1 if mismatches else 0
+
+
+def _printer(flags: Flags):  # type: ignore[no-untyped-def]
+    if not flags["print-between-passes"]:
+        return None
+
+    def show(after: Pass, module: Module) -> None:
+        text = for_writing(module).mlir.operation.get_asm()
+        sys.stderr.write(f"// ----- after {after.name} -----\n{text}\n")
+
+    return show
+
+
+def _print_times(reports: Sequence[PassReport]) -> None:
+    for report in reports:
+        sys.stderr.write(f"{report.seconds:10.6f} s  {report.name}: {report.rewritten} calls\n")

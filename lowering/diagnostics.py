@@ -1,0 +1,119 @@
+"""Diagnostics: what is wrong with a module, as data first and as text second.
+
+A diagnostic names a code, the cause, what to do about it, and the instruction with its shapes and the user's source
+line. Python callers read the fields; the command line prints them. Codes of the published compiler contract keep
+their names (`NCC_EVRF036` to `NCC_EVRF058`); what that contract has no code for gets one of this project's `MX` codes.
+"""
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+class Severity(enum.StrEnum):
+    """How bad it is: an error stops the pipeline, a warning and a note do not."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+MX_CODES: dict[str, str] = {
+    "MX001": "the input cannot be read",
+    "MX002": "the module is not valid IR",
+    "MX003": "a configuration key is unknown",
+    "MX004": "a call has a dynamic dimension",
+    "MX005": "the module cannot be written in the wanted form",
+    "MX006": "the scale rule is unknown",
+    "MX007": "a call cannot be executed here",
+    "MX008": "an expected diagnostic did not come, or an unexpected one did",
+    "MX009": "an input array does not fit the module",
+    "MX010": "a near miss: almost an MX call, and no pass will touch it",
+    "MX011": "results differ",
+    "MX012": "jaxlib stopped the process",
+}
+"""This project's own codes, each with what it means. The contract's codes are documented with their rules."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceLocation:
+    """A line of a file.
+
+    Attributes:
+        file: Path as the module records it, or the name of the module's own file.
+        line: 1-based.
+        in_module: True when the line is one of the module's own text, not of the user's program.
+    """
+
+    file: str
+    line: int
+    in_module: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnostic:
+    """One finding.
+
+    Attributes:
+        severity: Error, warning or note.
+        code: `NCC_EVRF...` for the compiler contract's rules, `MX...` for this project's own.
+        cause: What is wrong, with the values found.
+        resolution: What to do about it.
+        instruction: Name of the instruction in the input, empty when the finding is about the whole module.
+        shapes: The instruction's shapes, as HLO spells them.
+        location: The user's source line, when the module carries one.
+    """
+
+    severity: Severity = Severity.ERROR
+    code: str
+    cause: str
+    resolution: str
+    instruction: str = ""
+    shapes: str = ""
+    location: SourceLocation | None = None
+
+    @property
+    def headline(self) -> str:
+        """The first printed line, without instruction and location."""
+        return f"[{self.severity.upper()}] [{self.code}] {self.cause} - {self.resolution}"
+
+    def __str__(self) -> str:
+        where = []
+        if self.instruction:
+            where.append(f"{self.instruction} = {self.shapes}" if self.shapes else self.instruction)
+        if self.location is not None:
+            where.append(f"at {self.location}")
+        return self.headline if not where else f"{self.headline}\n    {', '.join(where)}"
+
+    def as_dict(self) -> dict[str, object]:
+        """Returns the fields as JSON types, for `--diagnostics=json`."""
+        location = None if self.location is None else {"file": self.location.file, "line": self.location.line}
+        return {
+            "severity": str(self.severity),
+            "code": self.code,
+            "cause": self.cause,
+            "resolution": self.resolution,
+            "instruction": self.instruction,
+            "shapes": self.shapes,
+            "location": location,
+        }
+
+
+class LoweringError(Exception):
+    """A module cannot be lowered; `diagnostics` says why, every reason of every call.
+
+    Attributes:
+        diagnostics: All findings, warnings included, in the order of the module.
+    """
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]):
+        self.diagnostics = tuple(diagnostics)
+        super().__init__("\n".join(str(d) for d in self.diagnostics))
+
+
+def error(code: str, cause: str, resolution: str) -> LoweringError:
+    """Returns an exception with one diagnostic about the whole module."""
+    return LoweringError([Diagnostic(code=code, cause=cause, resolution=resolution)])

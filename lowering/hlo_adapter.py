@@ -1,0 +1,122 @@
+"""What happens to HLO just before it becomes StableHLO, and just after it is made from it.
+
+On the way in, a tuple constant becomes a tuple of constants (jaxlib's converter knows no tuple literals) and each MX
+call carries its instruction name in a frontend attribute (the converter drops names). On the way out, a tuple of
+constants that feeds a legalized call becomes the one tuple constant that the hardware compiler's own pass makes.
+"""
+
+from lowering import hlo_proto as p
+from lowering.hlo_proto import Computation, Message
+
+NAME_ATTRIBUTE = "mx_instruction_name"
+"""Frontend attribute that carries an HLO instruction's name while the module is StableHLO; never written out."""
+
+SCALED_DOT_TARGET = "__op$block_scaled_dot"
+LEGALIZED_PREFIXES = ("QuantizeMX_", "ScaledMatmul_")
+
+_TUPLE_ELEMENT_TYPE = 13
+
+
+def prepare_for_stablehlo(proto: bytes, name_needles: tuple[bytes, ...]) -> bytes:
+    """Returns the module with tuple constants taken apart and names attached to calls that may be MX calls.
+
+    Args:
+        proto: A serialized HloModuleProto.
+        name_needles: Lower-case pieces of custom call targets whose instruction name must survive.
+    """
+    edit = p.ModuleEdit(Message.parse(proto), (b"custom-call", b"constant"))
+    for computation in edit.computations():
+        _unfold_tuple_constants(computation)
+        for instruction in computation.instructions:
+            if instruction.get_bytes(p.OPCODE) == b"custom-call":
+                target = instruction.get_bytes(p.TARGET).lower()
+                if any(needle in target for needle in name_needles):
+                    add_frontend_attribute(instruction, NAME_ATTRIBUTE.encode(), instruction.get_bytes(p.NAME))
+    return edit.serialize()
+
+
+def fold_metadata_constants(proto: bytes) -> bytes:
+    """Returns the module in which every legalized call's metadata operand is one tuple constant."""
+    needles = tuple(prefix.encode() for prefix in LEGALIZED_PREFIXES)
+    edit = p.ModuleEdit(Message.parse(proto), needles)
+    for computation in edit.computations():
+        _fold(computation, needles)
+    return edit.serialize()
+
+
+def add_frontend_attribute(instruction: Message, key: bytes, value: bytes) -> None:
+    """Adds one entry to an instruction's frontend attributes (a map<string, string>)."""
+    attributes = Message.parse(instruction.get_bytes(p.FRONTEND_ATTRIBUTES))
+    attributes.add(1, Message([(1, p.BYTES, key), (2, p.BYTES, value)]).serialize())
+    instruction.set(p.FRONTEND_ATTRIBUTES, attributes.serialize())
+
+
+def _unfold_tuple_constants(computation: Computation) -> None:
+    next_id = 1 + max((i.get_int(p.ID) for i in computation.instructions), default=0)
+    out: list[Message] = []
+
+    def unfold(shape: bytes, literal: Message, name: bytes) -> Message:
+        nonlocal next_id
+        instruction = Message([(p.NAME, p.BYTES, name)])
+        if Message.parse(shape).get_int(p.SHAPE_ELEMENT_TYPE) == _TUPLE_ELEMENT_TYPE:
+            element_shapes = Message.parse(shape).all_bytes(p.SHAPE_TUPLE)
+            elements = zip(element_shapes, literal.all_bytes(p.LITERAL_TUPLE), strict=True)
+            ids = []
+            for index, (element_shape, element) in enumerate(elements):
+                constant = unfold(element_shape, Message.parse(element), name + b".element.%d" % index)
+                constant.set(p.ID, next_id)
+                ids.append(next_id)
+                next_id += 1
+                out.append(constant)
+            instruction.set(p.OPCODE, b"tuple")
+            instruction.set_ints(p.OPERANDS, ids)
+        else:
+            instruction.set(p.OPCODE, b"constant")
+            instruction.set(p.LITERAL, literal.serialize())
+        instruction.set(p.SHAPE, shape)
+        return instruction
+
+    for instruction in computation.instructions:
+        literal = instruction.get_bytes(p.LITERAL)
+        if instruction.get_bytes(p.OPCODE) == b"constant" and _is_tuple(instruction):
+            whole = unfold(instruction.get_bytes(p.SHAPE), Message.parse(literal), instruction.get_bytes(p.NAME))
+            kept = [f for f in instruction.fields if f[0] not in (p.NAME, p.OPCODE, p.SHAPE, p.LITERAL, p.OPERANDS)]
+            out.append(Message(whole.fields + kept))
+        else:
+            out.append(instruction)
+    computation.instructions = out
+
+
+def _is_tuple(instruction: Message) -> bool:
+    return Message.parse(instruction.get_bytes(p.SHAPE)).get_int(p.SHAPE_ELEMENT_TYPE) == _TUPLE_ELEMENT_TYPE
+
+
+def _fold(computation: Computation, prefixes: tuple[bytes, ...]) -> None:
+    by_id = {i.get_int(p.ID): i for i in computation.instructions}
+    uses: dict[int, int] = {computation.message.get_int(p.COMPUTATION_ROOT): 1}
+    for instruction in computation.instructions:
+        for operand in instruction.get_ints(p.OPERANDS) + instruction.get_ints(p.CONTROL_PREDECESSORS):
+            uses[operand] = uses.get(operand, 0) + 1
+    removed: set[int] = set()
+    for call in computation.instructions:
+        if not call.get_bytes(p.TARGET).startswith(prefixes):
+            continue
+        for operand in call.get_ints(p.OPERANDS):
+            whole = by_id.get(operand)
+            if whole is None or whole.get_bytes(p.OPCODE) != b"tuple":
+                continue
+            ids = whole.get_ints(p.OPERANDS)
+            elements = [by_id[i] for i in ids if i in by_id]
+            if any(e.get_bytes(p.OPCODE) != b"constant" for e in elements):
+                continue
+            literal = Message([(p.LITERAL_SHAPE, p.BYTES, whole.get_bytes(p.SHAPE))])
+            for element in elements:
+                literal.add(p.LITERAL_TUPLE, element.get_bytes(p.LITERAL))
+            whole.set(p.OPCODE, b"constant")
+            whole.set(p.LITERAL, literal.serialize())
+            whole.fields = [f for f in whole.fields if f[0] != p.OPERANDS]
+            for i in ids:
+                uses[i] -= 1
+                if uses[i] == 0:
+                    removed.add(i)
+    computation.instructions = [i for i in computation.instructions if i.get_int(p.ID) not in removed]

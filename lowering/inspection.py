@@ -1,0 +1,88 @@
+"""What a module's MX calls are: one row each, legal or the reasons why not."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lowering.calls import QUANTIZE_TARGET, Call, match
+from lowering.diagnostics import Diagnostic, Severity
+from lowering.module import Module
+from lowering.quantize_rules import check_quantize, facts_of
+from lowering.rules import Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One MX call for people to read; `-` stands for what the call does not say.
+
+    Attributes:
+        name: Instruction name in the input.
+        target: Custom call target.
+        operand: Shape of the tensor to quantize, or of both sides of a matmul.
+        dtype: Element format.
+        axis: Quantized dimension, non-negative.
+        block_size: Elements in a block.
+        data: Shape of the first result.
+        scale: Shape of the second result.
+        verdict: `legal`, `legalized`, or the codes and causes.
+        source: The user's file:line.
+        diagnostics: The findings behind the verdict.
+    """
+
+    name: str
+    target: str
+    operand: str
+    dtype: str
+    axis: str
+    block_size: str
+    data: str
+    scale: str
+    verdict: str
+    source: str
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+HEADINGS = ("name", "target", "operand", "dtype", "axis", "block", "data", "scale", "verdict", "source")
+
+
+def inspect_module(module: Module, *, target: Target, allow_fp4: bool) -> list[Row]:
+    """Returns a row for every MX call of the module, in post order."""
+    with module.context:
+        return [_quantize_row(call, target, allow_fp4) for call in match(module, QUANTIZE_TARGET)]
+
+
+def format_table(rows: Sequence[Row]) -> str:
+    """Returns rows as an aligned table with headings."""
+    cells = [HEADINGS] + [
+        (r.name, r.target, r.operand, r.dtype, r.axis, r.block_size, r.data, r.scale, r.verdict, r.source) for r in rows
+    ]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(HEADINGS))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    return "\n".join(lines) + "\n"
+
+
+def _quantize_row(call: Call, target: Target, allow_fp4: bool) -> Row:
+    facts = facts_of(call, target=target, allow_fp4=allow_fp4)
+    found = check_quantize(facts)
+    return Row(
+        name=call.name,
+        target=call.target,
+        operand=", ".join(map(str, call.operands)) or "-",
+        dtype=facts.config.dtype or "-",
+        axis="-" if facts.axis is None else str(facts.axis),
+        block_size=str(facts.config.block_size),
+        data=_result(call, 0),
+        scale=_result(call, 1),
+        verdict=verdict(found),
+        source="-" if call.location is None else str(call.location),
+        diagnostics=tuple(found),
+    )
+
+
+def _result(call: Call, index: int) -> str:
+    return str(call.results[index]) if index < len(call.results) else "-"
+
+
+def verdict(found: Sequence[Diagnostic]) -> str:
+    """Returns `legal`, or codes and causes of the errors."""
+    errors = [d for d in found if d.severity is Severity.ERROR]
+    return "; ".join(f"{d.code}: {d.cause}" for d in errors) or "legal"

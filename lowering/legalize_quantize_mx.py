@@ -1,0 +1,96 @@
+"""Pass `legalize-quantize-mx`: `QuantizeMX` calls become the hardware compiler's own `QuantizeMX_*` calls.
+
+    %d, %s = custom-call(%x), custom_call_target="QuantizeMX", backend_config={"dim":1,"dtype":"float8_e5m2",...}
+
+becomes, for x: bf16[4,64],
+
+    %m = (s64[2], s64[], s64[], s64[]) constant(({4, 64}, 1, 32, 0))
+    %d, %s = custom-call(%m, %x), custom_call_target="QuantizeMX_bf16_e5m2"
+
+The metadata holds the operand's dimensions, the quantized dimension (non-negative), the block size and a zero. The
+result is the same values: only who computes them changes. Every computation is covered, also called functions, loop
+bodies and branches (this project's decision: an export for several platforms puts the call inside a branch).
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from lowering.calls import QUANTIZE_TARGET, Call, match
+from lowering.diagnostics import Diagnostic
+from lowering.module import Module
+from lowering.quantize_rules import FP4_DTYPE, QuantizeFacts, check_quantize, facts_of
+from lowering.rewriting import (
+    MetadataBuilder,
+    build_custom_call,
+    decomposition_of,
+    remove_unused_functions,
+    replace,
+)
+from lowering.rules import Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class LegalizeQuantizeMx:
+    """Tags every valid `QuantizeMX` call with its element formats and hands it its shape as metadata.
+
+    Attributes:
+        target: Hardware generation to validate for.
+        allow_fp4: Accept `float4_e2m1fn` with 16-bit containers, which the published contract refuses.
+        validate: Check the contract first. Without it a malformed call is tagged as the original pass would: anything
+            but bf16 counts as f16, anything but float8_e5m2 as e4m3fn, and what cannot be read has its default.
+    """
+
+    name: ClassVar[str] = "legalize-quantize-mx"
+    summary: ClassVar[str] = "Turn QuantizeMX calls into QuantizeMX_{bf16,f16}_{e5m2,e4m3fn} calls with shape metadata."
+
+    target: Target = field(default=Target.TRN3, metadata={"doc": "Hardware generation to validate for."})
+    allow_fp4: bool = field(default=False, metadata={"doc": "Accept float4_e2m1fn with 16-bit containers."})
+    validate: bool = field(
+        default=True, metadata={"doc": "Check the calls first; without it a malformed call is tagged silently."}
+    )
+
+    def diagnose(self, module: Module) -> list[Diagnostic]:
+        """Returns every violation of every call."""
+        if not self.validate:
+            return [_no_operand(call) for call in match(module, QUANTIZE_TARGET) if not call.operands]
+        calls = match(module, QUANTIZE_TARGET)
+        return [d for call in calls for d in check_quantize(self._facts(call))]
+
+    def rewrite(self, module: Module) -> int:
+        """Replaces every call; returns how many."""
+        calls = match(module, QUANTIZE_TARGET)
+        metadata = MetadataBuilder()
+        decompositions = set()
+        for call in calls:
+            decompositions.add(decomposition_of(call.op))
+            config = self._facts(call).config
+            operand = call.operands[0]
+            dim = config.dim + operand.rank if config.dim < 0 else config.dim
+            entries = (operand.static_dims, dim, config.block_size, 0)
+            operands = [metadata.build(entries, call.op), *call.op.operands]
+            replace(call.op, build_custom_call(call.op, self.legalized_target(call), operands, ""))
+        remove_unused_functions(module, {d for d in decompositions if d is not None})
+        return len(calls)
+
+    def legalized_target(self, call: Call) -> str:
+        """Returns the target that a call gets: `QuantizeMX_bf16_e5m2` and so on."""
+        dtype = self._facts(call).config.dtype
+        element = "e5m2" if dtype == "float8_e5m2" else "e4m3fn"
+        if self.allow_fp4 and dtype == FP4_DTYPE:
+            element = "e2m1fn"
+        source = "bf16" if call.operands[0].element_type == "bf16" else "f16"
+        return f"{QUANTIZE_TARGET}_{source}_{element}"
+
+    def _facts(self, call: Call) -> QuantizeFacts:
+        return facts_of(call, target=self.target, allow_fp4=self.allow_fp4)
+
+
+def _no_operand(call: Call) -> Diagnostic:
+    return Diagnostic(
+        code="NCC_EVRF037",
+        cause="QuantizeMX has no operand",
+        resolution="give exactly one operand; without one there is nothing to tag, validated or not",
+        instruction=call.name,
+        shapes=call.shapes,
+        location=call.location,
+    )

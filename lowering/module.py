@@ -1,0 +1,77 @@
+"""The one module representation: StableHLO in jaxlib's MLIR bindings, with where it came from."""
+
+import enum
+from dataclasses import dataclass, field
+from typing import Any
+
+from lowering import _compat
+from lowering._compat import ir
+
+
+class Format(enum.StrEnum):
+    """The forms a module is written in."""
+
+    HLO_TEXT = "hlo"
+    HLO_PROTO = "hlo-proto"
+    STABLEHLO_TEXT = "stablehlo"
+    BYTECODE = "bytecode"
+
+
+@dataclass(kw_only=True)
+class Module:
+    """A module being lowered.
+
+    Attributes:
+        name: File name for messages.
+        context: The MLIR context; operations live as long as it does.
+        mlir: The StableHLO module.
+        hlo_proto: The input's HloModuleProto when it was HLO. While `changed` is False it is what gets written as HLO:
+            a round trip through StableHLO would lose instruction names and inner layouts.
+        located: False when the input was text without locations: those that the parser made up from the text's lines
+            serve messages and are not written out as if they were the user's.
+        changed: True once a pass has rewritten something.
+    """
+
+    name: str
+    context: Any
+    mlir: Any
+    hlo_proto: bytes | None = None
+    located: bool = True
+    changed: bool = False
+    _ssa_names: Any = field(default=None, repr=False)
+
+    def operations_named(self, *names: str) -> list[Any]:
+        """Returns the operations with one of these names in post order, taken now, so that they may be rewritten."""
+        found: list[Any] = []
+
+        def visit(op: Any) -> Any:
+            if op.name in names:
+                found.append(op)
+            return ir.WalkResult.ADVANCE
+
+        self.mlir.operation.walk(visit, ir.WalkOrder.POST_ORDER)
+        return found
+
+    def ssa_name(self, value: Any) -> str:
+        """Returns the name under which the printed module shows a value, such as `%3`."""
+        if self._ssa_names is None:
+            self._ssa_names = ir.AsmState(self.mlir.operation)
+        return str(value.get_name(self._ssa_names)).split("#")[0]
+
+    def mark_changed(self) -> None:
+        """Records that a pass has rewritten the module: HLO is made from StableHLO from now on."""
+        self.changed = True
+        self._ssa_names = None
+
+    def clone(self) -> "Module":
+        """Returns an independent copy in the same context."""
+        with self.context:
+            copy = ir.Module.parse(_compat.bytecode(self.mlir))
+        return Module(
+            name=self.name,
+            context=self.context,
+            mlir=copy,
+            hlo_proto=self.hlo_proto,
+            located=self.located,
+            changed=self.changed,
+        )

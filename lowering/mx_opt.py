@@ -1,0 +1,54 @@
+"""`mx-opt`: the command line of this package. Commands are in `lowering.cli`; this file only chooses one.
+
+Exit status: 0 when all is well, 1 when there are diagnostics, 2 when the command line makes no sense.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+
+from absl import app, flags
+
+from lowering.cli import inspect, optimize
+from lowering.cli.flags import UsageError
+from lowering.diagnostics import LoweringError
+
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "inspect": inspect.run,
+}
+"""Commands by name; anything else is a file for `optimize`."""
+
+_USAGE = f"""\
+usage: {optimize.USAGE}
+       {inspect.USAGE}
+"""
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Runs `mx-opt` with these arguments, the program's name not among them; returns the exit status."""
+    try:
+        if not arguments:
+            raise UsageError(f"nothing to do\n{_USAGE}")
+        if arguments[0] in COMMANDS:
+            return COMMANDS[arguments[0]](arguments[1:])
+        return optimize.run(arguments)
+    except UsageError as e:
+        sys.stderr.write(f"mx-opt: {e}\n")
+        return 2
+    except LoweringError as e:
+        for diagnostic in e.diagnostics:
+            sys.stderr.write(f"{diagnostic}\n")
+        return 1
+
+
+def console_main() -> None:
+    """Entry point of the console script."""
+    app.run(lambda argv: run_command(argv[1:]), flags_parser=_leave_flags_to_the_command)
+
+
+def _leave_flags_to_the_command(argv: Sequence[str]) -> list[str]:
+    flags.FLAGS.mark_as_parsed()
+    return list(argv)
+
+
+if __name__ == "__main__":
+    console_main()

@@ -1,0 +1,142 @@
+"""Reads a module in any of the forms in which compilers pass it around, recognised by content.
+
+HLO text, HloModuleProto, StableHLO text, MLIR bytecode, StableHLO portable artifact and `jax.export` blobs all become
+one StableHLO module. jaxlib parses; what it refuses becomes a diagnostic, never a traceback.
+"""
+
+import enum
+
+import jax.export
+
+from lowering import _compat, hlo_adapter
+from lowering._compat import ir
+from lowering.diagnostics import LoweringError, error
+from lowering.module import Module
+
+_BYTECODE_MAGIC = b"ML\xefR"
+_HLO_TEXT_STARTS = ("HloModule", "ENTRY", "%", "ROOT")
+_ARTIFACT_PRODUCER = b"StableHLO_v"
+
+NAMED_TARGETS = (b"quantize", b"block_scaled_dot", b"scaledmatmul", b"scaled_dot", b"scaled_matmul")
+"""Lower-case pieces of custom call targets whose HLO instruction name is kept for messages."""
+
+
+class InputForm(enum.StrEnum):
+    """The forms a module is read from."""
+
+    HLO_TEXT = "HLO text"
+    HLO_PROTO = "HloModuleProto"
+    STABLEHLO_TEXT = "StableHLO text"
+    BYTECODE = "MLIR bytecode"
+    PORTABLE_ARTIFACT = "StableHLO portable artifact"
+    EXPORT = "jax.export blob"
+
+
+def recognise(data: bytes) -> InputForm:
+    """Returns the form of a serialized module, from its bytes alone. Raises LoweringError when there are none."""
+    if not data.strip():
+        raise error("MX001", "the input is empty", "give a module in one of the forms that mx-opt reads")
+    if data.startswith(_BYTECODE_MAGIC):
+        # The producer string stands in the header of the bytecode, right after the magic and the version.
+        return InputForm.PORTABLE_ARTIFACT if _ARTIFACT_PRODUCER in data[:32] else InputForm.BYTECODE
+    text = _as_text(data)
+    if text is not None:
+        return InputForm.HLO_TEXT if _first_code(text).startswith(_HLO_TEXT_STARTS) else InputForm.STABLEHLO_TEXT
+    # A serialized HloModuleProto starts with its name (field 1, bytes); a jax.export blob holds bytecode.
+    if _BYTECODE_MAGIC in data and data[0] != 0x0A:
+        return InputForm.EXPORT
+    return InputForm.HLO_PROTO
+
+
+def read_module(data: bytes | str, name: str = "<input>") -> Module:
+    """Reads a module.
+
+    Args:
+        data: The module in any of the forms of `InputForm`.
+        name: File name for messages.
+
+    Returns:
+        The module as verified StableHLO.
+
+    Raises:
+        LoweringError: With code MX001 (cannot be read as the form it looks like) or MX002 (not valid IR).
+    """
+    raw = data.encode() if isinstance(data, str) else data
+    form = recognise(raw)
+    context = _compat.new_context()
+    hlo_proto: bytes | None = None
+    try:
+        if form in (InputForm.HLO_TEXT, InputForm.HLO_PROTO):
+            hlo_proto = raw
+            if form is InputForm.HLO_TEXT:
+                hlo_proto = bytes(_compat.parse_hlo_text(raw.decode()).as_serialized_hlo_module_proto())
+            prepared = hlo_adapter.prepare_for_stablehlo(hlo_proto, NAMED_TARGETS)
+            serialized: bytes | str = _compat.hlo_to_stablehlo(prepared)
+        elif form is InputForm.PORTABLE_ARTIFACT:
+            serialized = _compat.deserialize_portable_artifact(raw, context)
+        elif form is InputForm.EXPORT:
+            serialized = _export_module(raw)
+        elif form is InputForm.STABLEHLO_TEXT:
+            serialized = raw.decode()
+        else:
+            serialized = raw
+        with context:
+            mlir = ir.Module.parse(serialized)
+    except _compat.IR_ERRORS as e:
+        raise _unreadable(form, e) from None
+    if next(iter(mlir.body.operations), None) is None:
+        raise error("MX001", "the module is empty", "give a module with at least one function")
+    located = form is not InputForm.STABLEHLO_TEXT or b"loc(" in raw
+    module = Module(name=name, context=context, mlir=mlir, hlo_proto=hlo_proto, located=located)
+    verify(module)
+    return module
+
+
+def verify(module: Module) -> None:
+    """Checks the module's IR. Raises LoweringError with code MX002 when it is not valid."""
+    try:
+        module.mlir.operation.verify()
+    except _compat.IR_ERRORS as e:
+        raise error(
+            "MX002", f"{module.name} is not valid IR: {_one_line(e)}", "correct the program that made it"
+        ) from None
+
+
+def _export_module(raw: bytes) -> str:
+    try:
+        return str(jax.export.deserialize(bytearray(raw)).mlir_module())
+    except Exception as e:  # noqa: BLE001  flatbuffers has no exception of its own: any failure means a bad blob
+        raise ValueError(f"{type(e).__name__}: {e}") from None
+
+
+def _unreadable(form: InputForm, cause: Exception) -> LoweringError:
+    return error(
+        "MX001",
+        f"the input looks like {form} and cannot be read as that: {_one_line(cause)}",
+        "give HLO text, a HloModuleProto, StableHLO text or bytecode, a portable artifact or a jax.export blob",
+    )
+
+
+def _one_line(cause: Exception) -> str:
+    text = " ".join(str(cause).split())
+    return text if len(text) <= 500 else text[:500] + " ..."
+
+
+def _as_text(data: bytes) -> str | None:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text
+
+
+def _first_code(text: str) -> str:
+    """Returns the text from its first character that is neither blank nor comment."""
+    while True:
+        text = text.lstrip()
+        if text.startswith("//"):
+            _, _, text = text.partition("\n")
+        elif text.startswith("/*"):
+            _, _, text = text.partition("*/")
+        else:
+            return text

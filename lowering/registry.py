@@ -1,0 +1,6 @@
+"""The passes that exist, by name, in the order in which the hardware compiler runs them."""
+
+from lowering.legalize_quantize_mx import LegalizeQuantizeMx
+from lowering.passes import Pass
+
+PASSES: dict[str, type[Pass]] = {p.name: p for p in (LegalizeQuantizeMx,)}

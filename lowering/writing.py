@@ -1,0 +1,88 @@
+"""Writes a module as HLO text, HloModuleProto, StableHLO text or MLIR bytecode, and puts bytes into a file safely."""
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+from lowering import _compat, hlo_adapter
+from lowering._compat import ir
+from lowering.diagnostics import error
+from lowering.module import Format, Module
+
+_FRONTEND_ATTRIBUTES = "mhlo.frontend_attributes"
+
+
+def write_module(module: Module, fmt: Format) -> bytes:
+    """Returns the module in the wanted form; text ends with a newline.
+
+    A module that came as HLO and that no pass has changed is written as it came, instruction names included.
+
+    Raises:
+        LoweringError: With code MX005 when the module has no such form, for example StableHLO with dynamic dimensions
+            and HLO.
+    """
+    if fmt in (Format.HLO_TEXT, Format.HLO_PROTO):
+        proto = to_hlo_proto(module)
+        if fmt is Format.HLO_PROTO:
+            return proto
+        return (_compat.print_hlo(_compat.hlo_module_from_proto(proto)).rstrip("\n") + "\n").encode()
+    plain = for_writing(module)
+    if fmt is Format.BYTECODE:
+        return _compat.bytecode(plain.mlir)
+    text = str(plain.mlir.operation.get_asm(enable_debug_info=module.located))
+    return (text.rstrip("\n") + "\n").encode()
+
+
+def to_hlo_proto(module: Module) -> bytes:
+    """Returns the module as a serialized HloModuleProto. Raises LoweringError with code MX005."""
+    if module.hlo_proto is not None and not module.changed:
+        return module.hlo_proto
+    try:
+        return hlo_adapter.fold_metadata_constants(_compat.stablehlo_to_hlo(for_writing(module).mlir))
+    except _compat.IR_ERRORS as e:
+        cause = " ".join(str(e).split())[:500]
+        raise error(
+            "MX005", f"{module.name} cannot be written as HLO: {cause}", "write it as StableHLO, or remove the cause"
+        ) from None
+
+
+def for_writing(module: Module) -> Module:
+    """Returns the module without what only this package may see: carried HLO names and made-up locations."""
+    if module.hlo_proto is None and module.located:
+        return module
+    copy = module.clone()
+    with copy.context:
+        for op in copy.operations_named("stablehlo.custom_call"):
+            drop_name(op)
+        if not module.located:
+            _compat.strip_locations(copy.mlir)
+    return copy
+
+
+def drop_name(op: object) -> None:
+    """Removes the name attribute from one operation, and the dictionary around it when that leaves it empty."""
+    attributes = op.attributes  # type: ignore[attr-defined]
+    if _FRONTEND_ATTRIBUTES not in attributes:
+        return
+    kept = {a.name: a.attr for a in attributes[_FRONTEND_ATTRIBUTES] if a.name != hlo_adapter.NAME_ATTRIBUTE}
+    if kept:
+        attributes[_FRONTEND_ATTRIBUTES] = ir.DictAttr.get(kept)
+    else:
+        del attributes[_FRONTEND_ATTRIBUTES]
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Writes a file all at once: readers see the old content or the new, never a part; a failure changes nothing."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as f:
+            f.write(data)
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(temporary).chmod(0o666 & ~umask)
+        Path(temporary).replace(path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            Path(temporary).unlink()
+        raise
