@@ -42,6 +42,9 @@ class ElementFormat:
     nan_code: int | None
     inf_code: int | None = None
 
+    def __repr__(self) -> str:
+        return self.name
+
     @property
     def emax(self) -> int:
         """Exponent of the largest finite value."""

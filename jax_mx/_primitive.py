@@ -27,8 +27,13 @@ def bind(x: jax.Array, *, fmt: ElementFormat, rule: ScaleRule, axis: int) -> tup
 
 
 @functools.partial(jax.jit, static_argnames=("fmt", "rule", "axis"))
-def _quantize_mx_eagerly(x: jax.Array, *, fmt: ElementFormat, rule: ScaleRule, axis: int) -> list[jax.Array]:
-    return quantize_mx_p.bind(x, fmt=fmt, rule=rule, axis=axis)
+def _quantize_mx(x: jax.Array, *, fmt: ElementFormat, rule: ScaleRule, axis: int) -> tuple[jax.Array, jax.Array]:
+    return bind(x, fmt=fmt, rule=rule, axis=axis)
+
+
+def _run_eagerly(x: jax.Array, **params: Any) -> tuple[jax.Array, jax.Array]:
+    with jax.disable_jit(False):  # the primitive is its own smallest step: without jit it would call itself
+        return _quantize_mx(x, **params)
 
 
 def _abstract_eval(x: Any, *, fmt: ElementFormat, rule: ScaleRule, axis: int) -> tuple[Any, Any]:
@@ -56,7 +61,7 @@ def _jvp(*_args: Any, **_params: Any) -> NoReturn:
     )
 
 
-quantize_mx_p.def_impl(_quantize_mx_eagerly)
+quantize_mx_p.def_impl(_run_eagerly)
 quantize_mx_p.def_abstract_eval(_abstract_eval)
 batching.primitive_batchers[quantize_mx_p] = _batch
 ad.primitive_jvps[quantize_mx_p] = _jvp

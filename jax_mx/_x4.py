@@ -22,7 +22,7 @@ def merge_axis(x: jax.Array, axis: int) -> jax.Array:
 def pack_containers(codes: jax.Array, fmt: ElementFormat, axis: int) -> jax.Array:
     """Packs uint8 codes along the non-negative `axis`, whose length is a multiple of 4."""
     lanes = split_axis(codes, axis, LANES)
-    if axis == codes.ndim - 1:
+    if _can_bitcast(codes, axis):
         word = lax.bitcast_convert_type(lanes, jnp.uint32)
         if fmt.bits == 4:  # bytes 0c0c0c0c to nibbles cccc
             word = (word | (word >> 4)) & 0x00FF_00FF
@@ -37,7 +37,7 @@ def pack_containers(codes: jax.Array, fmt: ElementFormat, axis: int) -> jax.Arra
 
 def unpack_containers(data: jax.Array, fmt: ElementFormat, axis: int) -> jax.Array:
     """Unpacks containers along the non-negative `axis` to uint8 codes: the inverse of `pack_containers`."""
-    if axis == data.ndim - 1:
+    if _can_bitcast(data, axis):
         word = data.astype(jnp.uint32)
         if fmt.bits == 4:
             word = (word | (word << 8)) & 0x00FF_00FF
@@ -46,6 +46,14 @@ def unpack_containers(data: jax.Array, fmt: ElementFormat, axis: int) -> jax.Arr
     mask = (1 << fmt.bits) - 1
     lanes = [((data >> (lane * fmt.bits)) & mask).astype(jnp.uint8) for lane in range(LANES)]
     return merge_axis(jnp.stack(lanes, axis=axis + 1), axis)
+
+
+def _can_bitcast(x: jax.Array, axis: int) -> bool:
+    """Whether the lanes are next to each other in memory and StableHLO can type a bitcast between widths.
+
+    It cannot refine the shape of such a bitcast when a dimension is symbolic, as in `jax.export`.
+    """
+    return axis == x.ndim - 1 and all(isinstance(length, int) for length in x.shape)
 
 
 def permute_lanes(codes: jax.Array, axis: int, lane_stride: int, parity: int) -> jax.Array:

@@ -22,7 +22,9 @@ def test_every_exponent_pair_at_every_position(source: str, fmt: str, rule: str)
     quantize_scale = jax.jit(lambda x: jax_mx.quantize_mx(x, fmt, rule=RULES[rule])[1])
     patterns = np.array(representatives(source), np.uint16)
     count = len(patterns)
-    want = np.array([[reference.scale([a, b], source, fmt, rule) for b in patterns.tolist()] for a in patterns.tolist()])
+    want = np.array(
+        [[reference.scale([a, b], source, fmt, rule) for b in patterns.tolist()] for a in patterns.tolist()]
+    )
     first, second = (index.ravel() for index in np.meshgrid(np.arange(count), np.arange(count), indexing="ij"))
     signs = (np.arange(count * count) % 2).astype(np.uint16) << 15  # a sign must not matter
     for position in range(32):
