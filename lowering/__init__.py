@@ -1,1 +1,28 @@
-"""From StableHLO and HLO modules with MX calls to what the hardware compiler takes."""
+"""From StableHLO and HLO modules with MX calls to what the hardware compiler takes.
+
+    module = lowering.read_module(Path("model.hlo").read_bytes(), "model.hlo")
+    lowering.run_passes(module, [lowering.LegalizeQuantizeMx(), lowering.LegalizeScaledMatmul()])
+    Path("legalized.hlo").write_bytes(lowering.write_module(module, lowering.Format.HLO_TEXT))
+
+What is wrong with a module comes as `LoweringError`, whose `diagnostics` are data. The command line is `mx-opt`.
+"""
+
+from lowering.diagnostics import Diagnostic as Diagnostic
+from lowering.diagnostics import LoweringError as LoweringError
+from lowering.diagnostics import Severity as Severity
+from lowering.diagnostics import SourceLocation as SourceLocation
+from lowering.inspection import inspect_module as inspect_module
+from lowering.legalize_quantize_mx import LegalizeQuantizeMx as LegalizeQuantizeMx
+from lowering.legalize_scaled_matmul import LegalizeScaledMatmul as LegalizeScaledMatmul
+from lowering.module import Format as Format
+from lowering.module import Module as Module
+from lowering.passes import Pass as Pass
+from lowering.passes import PassReport as PassReport
+from lowering.passes import run_passes as run_passes
+from lowering.reading import InputForm as InputForm
+from lowering.reading import read_module as read_module
+from lowering.reading import recognise as recognise
+from lowering.registry import PASSES as PASSES
+from lowering.rules import Target as Target
+from lowering.writing import print_hlo_proto as print_hlo_proto
+from lowering.writing import write_module as write_module

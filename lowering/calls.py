@@ -138,6 +138,25 @@ def describe(module: Module, op: Any) -> Call:
     )
 
 
+def metadata_of(op: Any) -> tuple[int | tuple[int, ...], ...] | None:
+    """Returns the metadata of a legalized call: its tuple operand's constants. None when there is no such operand."""
+    for operand in op.operands:
+        producer = operand.owner
+        if isinstance(operand.type, ir.TupleType) and getattr(producer, "name", "") == "stablehlo.tuple":
+            values = [_constant_value(part.owner) for part in producer.operands]
+            return tuple(v for v in values if v is not None) if None not in values else None
+    return None
+
+
+def _constant_value(producer: Any) -> int | tuple[int, ...] | None:
+    if getattr(producer, "name", "") != "stablehlo.constant":
+        return None
+    value = producer.attributes["value"]
+    if not isinstance(value, ir.DenseIntElementsAttr):
+        return None
+    return tuple(value) if ir.RankedTensorType(value.type).rank else int(value[0])
+
+
 def array_shape(mlir_type: Any) -> ArrayShape:
     """Returns a type as HLO spells it."""
     if isinstance(mlir_type, ir.TupleType):

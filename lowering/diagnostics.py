@@ -31,6 +31,7 @@ MX_CODES: dict[str, str] = {
     "MX010": "a near miss: almost an MX call, and no pass will touch it",
     "MX011": "results differ",
     "MX012": "jaxlib stopped the process",
+    "MX013": "the element format of a scaled matmul is not one of the two it knows",
 }
 """This project's own codes, each with what it means. The contract's codes are documented with their rules."""
 

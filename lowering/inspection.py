@@ -3,10 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lowering.calls import QUANTIZE_TARGET, Call, match
+from lowering import scaled_dot_rules
+from lowering.calls import (
+    COMPOSITE,
+    CUSTOM_CALL,
+    QUANTIZE_TARGET,
+    SCALED_DOT_TARGET,
+    Call,
+    describe,
+    metadata_of,
+    target_of,
+)
 from lowering.diagnostics import Diagnostic, Severity
+from lowering.hlo_adapter import LEGALIZED_PREFIXES
 from lowering.module import Module
-from lowering.quantize_rules import check_quantize, facts_of
+from lowering.quantize_rules import BLOCK_SIZE, check_quantize, facts_of
 from lowering.rules import Target
 
 
@@ -41,13 +52,24 @@ class Row:
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
+_DTYPES = {"e4m3fn": "float8_e4m3fn", "e5m2": "float8_e5m2", "e2m1fn": "float4_e2m1fn"}
+
 HEADINGS = ("name", "target", "operand", "dtype", "axis", "block", "data", "scale", "verdict", "source")
 
 
 def inspect_module(module: Module, *, target: Target, allow_fp4: bool) -> list[Row]:
-    """Returns a row for every MX call of the module, in post order."""
+    """Returns a row for every MX call of the module, in post order: those that passes rewrite and those rewritten."""
+    rows = []
     with module.context:
-        return [_quantize_row(call, target, allow_fp4) for call in match(module, QUANTIZE_TARGET)]
+        for op in module.operations_named(CUSTOM_CALL, COMPOSITE):
+            name = target_of(op)
+            if name == QUANTIZE_TARGET:
+                rows.append(_quantize_row(describe(module, op), target, allow_fp4))
+            elif name == SCALED_DOT_TARGET:
+                rows.append(_scaled_dot_row(describe(module, op)))
+            elif name.startswith(LEGALIZED_PREFIXES):
+                rows.append(_legalized_row(describe(module, op)))
+    return rows
 
 
 def format_table(rows: Sequence[Row]) -> str:
@@ -75,6 +97,43 @@ def _quantize_row(call: Call, target: Target, allow_fp4: bool) -> Row:
         verdict=verdict(found),
         source="-" if call.location is None else str(call.location),
         diagnostics=tuple(found),
+    )
+
+
+def _scaled_dot_row(call: Call) -> Row:
+    facts = scaled_dot_rules.facts_of(call)
+    found = scaled_dot_rules.check_scaled_dot(facts)
+    axes = [str(side.effective_contracting[0]) if side.effective_contracting else "-" for side in facts.sides]
+    return Row(
+        name=call.name,
+        target=call.target,
+        operand=", ".join(map(str, call.operands)) or "-",
+        dtype=facts.config.element_dtype or "-",
+        axis=", ".join(axes),
+        block_size=str(BLOCK_SIZE),
+        data=_result(call, 0),
+        scale="-",
+        verdict=verdict(found),
+        source="-" if call.location is None else str(call.location),
+        diagnostics=tuple(found),
+    )
+
+
+def _legalized_row(call: Call) -> Row:
+    metadata = metadata_of(call.op)
+    is_quantize = call.target.startswith(f"{QUANTIZE_TARGET}_")
+    readable = is_quantize and metadata is not None and len(metadata) == 4
+    return Row(
+        name=call.name,
+        target=call.target,
+        operand=", ".join(str(o) for o in call.operands if o.element_type != "tuple") or "-",
+        dtype=_DTYPES.get(call.target.split("_")[-1 if is_quantize else 1], "-"),
+        axis=str(metadata[1]) if readable and metadata else "-",
+        block_size=str(metadata[2]) if readable and metadata else "-",
+        data=_result(call, 0),
+        scale=_result(call, 1),
+        verdict="legalized",
+        source="-" if call.location is None else str(call.location),
     )
 
 

@@ -1,6 +1,7 @@
 """The passes that exist, by name, in the order in which the hardware compiler runs them."""
 
 from lowering.legalize_quantize_mx import LegalizeQuantizeMx
+from lowering.legalize_scaled_matmul import LegalizeScaledMatmul
 from lowering.passes import Pass
 
-PASSES: dict[str, type[Pass]] = {p.name: p for p in (LegalizeQuantizeMx,)}
+PASSES: dict[str, type[Pass]] = {p.name: p for p in (LegalizeQuantizeMx, LegalizeScaledMatmul)}

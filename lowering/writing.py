@@ -26,12 +26,17 @@ def write_module(module: Module, fmt: Format) -> bytes:
         proto = to_hlo_proto(module)
         if fmt is Format.HLO_PROTO:
             return proto
-        return (_compat.print_hlo(_compat.hlo_module_from_proto(proto)).rstrip("\n") + "\n").encode()
+        return print_hlo_proto(proto).encode()
     plain = for_writing(module)
     if fmt is Format.BYTECODE:
         return _compat.bytecode(plain.mlir)
     text = str(plain.mlir.operation.get_asm(enable_debug_info=module.located))
     return (text.rstrip("\n") + "\n").encode()
+
+
+def print_hlo_proto(proto: bytes) -> str:
+    """Returns a serialized HloModuleProto as HLO text, constants in full, ended by one newline."""
+    return _compat.print_hlo(_compat.hlo_module_from_proto(proto)).rstrip("\n") + "\n"
 
 
 def to_hlo_proto(module: Module) -> bytes:

@@ -1,11 +1,11 @@
 """`mx-opt FILE --passes=...`: reads a module, runs passes, writes the result."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from lowering.cli import files
 from lowering.cli.flags import Flags, UsageError
-from lowering.diagnostics import LoweringError
+from lowering.diagnostics import Diagnostic, LoweringError
 from lowering.expected import check_expected
 from lowering.module import Format, Module
 from lowering.passes import Pass, PassReport, run_passes
@@ -46,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
         return _verify_diagnostics(flags, file, parts, passes)
     outputs = []
     failed = False
-    all_diagnostics = []
+    all_diagnostics: list[Diagnostic] = []
     for part in parts:
         try:
             module = read_module(part, files.display_name(file))
@@ -86,7 +86,7 @@ def _verify_diagnostics(flags: Flags, file: str, parts: Sequence[bytes], passes:
     return 1 if mismatches else 0
 
 
-def _printer(flags: Flags):  # type: ignore[no-untyped-def]
+def _printer(flags: Flags) -> Callable[[Pass, Module], None] | None:
     if not flags["print-between-passes"]:
         return None
 

@@ -1,0 +1,1 @@
+"""Modules with MX calls, made from JAX programs, and what they become."""
