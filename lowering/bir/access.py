@@ -121,7 +121,7 @@ def resolve(operand: AccessPattern, location: MemoryLocation) -> Access:
     start, place = divmod(operand.offset, pitch)
     rows = ((step // pitch, num),)
     _check_inside(rows, start, location.dims[0], "partition", location)
-    _check_inside(free, place, pitch, f"{operand.dtype.name} unit of a partition", location)
+    _check_inside(free, place, pitch, f"{operand.dtype.name} unit", location)
     return Access(location, operand.dtype, location.base + start, rows, location.addr + place * size, free)
 
 
@@ -130,7 +130,7 @@ def _check_inside(dims: Dims, start: int, size: int, what: str, location: Memory
     if start + low < 0 or start + high >= size:
         outside = start + low if start + low < 0 else start + high
         raise AccessError(
-            f"{what} {outside} is outside {location.type} location {location.name}, which has {what}s 0 to {size - 1}"
+            f"{what} {outside} is outside {location.type} location {location.name}, wanted 0 to {size - 1}"
         )
 
 
