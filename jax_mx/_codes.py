@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax_mx._check import check_array, check_axis, check_container_dtype, check_multiple_of_lanes
 from jax_mx._compat import api_boundary
 from jax_mx._formats import LANES, DTypeLike, ElementFormat, as_format
-from jax_mx._x4 import pack_containers, permute_lanes, unpack_containers
+from jax_mx._layout import pack_containers, permute_lanes, unpack_containers
 
 
 @api_boundary

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from jax_mx._float_bits import F32_INF, F32_MANTISSA_BITS, F32_MIN_NORMAL, as_bits, as_float, round_float32_bits
-from jax_mx._formats import BLOCK_SIZE, ElementFormat
+from jax_mx._formats import ElementFormat
+from jax_mx._layout import repeat_per_block, unpack_containers
 from jax_mx._scale_rule import SCALE_NAN
-from jax_mx._x4 import merge_axis, unpack_containers
 
 F32_BIAS = 127
 _QUIET_BIT = 1 << (F32_MANTISSA_BITS - 1)
@@ -16,10 +16,7 @@ _QUIET_BIT = 1 << (F32_MANTISSA_BITS - 1)
 def dequantize(data: jax.Array, scale: jax.Array, *, fmt: ElementFormat, axis: int, out_dtype: jnp.dtype) -> jax.Array:
     """Dequantizes containers `data` under uint8 `scale` along the non-negative `axis`."""
     codes = unpack_containers(data, fmt, axis)
-    length = codes.shape[axis]
-    shape = (*scale.shape[: axis + 1], BLOCK_SIZE, *scale.shape[axis + 1 :])
-    per_element = merge_axis(jnp.broadcast_to(jnp.expand_dims(scale, axis + 1), shape), axis)
-    per_element = lax.slice_in_dim(per_element, 0, length, axis=axis)
+    per_element = lax.slice_in_dim(repeat_per_block(scale, axis), 0, codes.shape[axis], axis=axis)
     return element_values(codes, per_element, fmt, out_dtype)
 
 

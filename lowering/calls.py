@@ -4,6 +4,7 @@
 rules that judge a call and the table that shows it need no IR.
 """
 
+import dataclasses
 import enum
 import json
 from dataclasses import dataclass
@@ -75,6 +76,7 @@ class Call:
         config: Configuration as JSON text, None when there is none.
         scale_rule: Name of the scale rule that the frontend attributes carry, None when they carry none.
         location: The user's source line.
+        metadata: Metadata of a legalized call, None when the call has none.
     """
 
     op: Any
@@ -88,6 +90,11 @@ class Call:
     config: str | None
     scale_rule: str | None
     location: SourceLocation | None
+    metadata: tuple[int | tuple[int, ...], ...] | None = None
+
+    def with_operands(self, operands: tuple[ArrayShape, ...]) -> "Call":
+        """Returns the same call seen with these operands only."""
+        return dataclasses.replace(self, operands=operands)
 
     @property
     def shapes(self) -> str:
@@ -135,10 +142,11 @@ def describe(module: Module, op: Any) -> Call:
         config=config,
         scale_rule=frontend.get(SCALE_RULE_ATTRIBUTE),
         location=source_of(op.location, module.name),
+        metadata=_metadata(op),
     )
 
 
-def metadata_of(op: Any) -> tuple[int | tuple[int, ...], ...] | None:
+def _metadata(op: Any) -> tuple[int | tuple[int, ...], ...] | None:
     """Returns the metadata of a legalized call: its tuple operand's constants. None when there is no such operand."""
     for operand in op.operands:
         producer = operand.owner

@@ -11,7 +11,6 @@ from lowering.calls import (
     SCALED_DOT_TARGET,
     Call,
     describe,
-    metadata_of,
     target_of,
 )
 from lowering.diagnostics import Diagnostic, Severity
@@ -120,7 +119,7 @@ def _scaled_dot_row(call: Call) -> Row:
 
 
 def _legalized_row(call: Call) -> Row:
-    metadata = metadata_of(call.op)
+    metadata = call.metadata
     is_quantize = call.target.startswith(f"{QUANTIZE_TARGET}_")
     readable = is_quantize and metadata is not None and len(metadata) == 4
     return Row(

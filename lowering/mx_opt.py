@@ -8,18 +8,22 @@ from collections.abc import Callable, Sequence
 
 from absl import app, flags
 
-from lowering.cli import inspect, optimize
+from lowering.cli import inspect, optimize, run, validate
 from lowering.cli.flags import UsageError
 from lowering.diagnostics import LoweringError
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "inspect": inspect.run,
+    "run": run.run,
+    "validate": validate.run,
 }
 """Commands by name; anything else is a file for `optimize`."""
 
 _USAGE = f"""\
 usage: {optimize.USAGE}
        {inspect.USAGE}
+       {run.USAGE}
+       {validate.USAGE}
 """
 
 

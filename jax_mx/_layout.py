@@ -1,10 +1,13 @@
-"""x4 containers: four consecutive element codes in one unsigned integer, the first in the lowest bits."""
+"""How codes and scales lie along the quantized axis.
+
+An x4 container holds four consecutive element codes in one unsigned integer, the first in the lowest bits.
+"""
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jax_mx._formats import LANES, ElementFormat
+from jax_mx._formats import BLOCK_SIZE, LANES, ElementFormat
 
 
 def split_axis(x: jax.Array, axis: int, size: int) -> jax.Array:
@@ -17,6 +20,12 @@ def merge_axis(x: jax.Array, axis: int) -> jax.Array:
     """Merges `axis` with the one after it: what `split_axis` split."""
     shape = x.shape
     return x.reshape(*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
+
+
+def repeat_per_block(scale: jax.Array, axis: int) -> jax.Array:
+    """Repeats each scale along `axis` for every element of its block."""
+    shape = (*scale.shape[: axis + 1], BLOCK_SIZE, *scale.shape[axis + 1 :])
+    return merge_axis(jnp.broadcast_to(jnp.expand_dims(scale, axis + 1), shape), axis)
 
 
 def pack_containers(codes: jax.Array, fmt: ElementFormat, axis: int) -> jax.Array:
