@@ -1,0 +1,1 @@
+"""Golden BIR programs: lowered quantize calls whose JSON is committed."""
