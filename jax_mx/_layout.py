@@ -30,13 +30,15 @@ def repeat_per_block(scale: jax.Array, axis: int) -> jax.Array:
 
 def pack_containers(codes: jax.Array, fmt: ElementFormat, axis: int) -> jax.Array:
     """Packs uint8 codes along the non-negative `axis`, whose length is a multiple of 4."""
-    lanes = split_axis(codes, axis, LANES)
     if _can_bitcast(codes, axis):
+        # The barrier keeps the bitcast out of the loop that makes the codes: with it, the loop is not vectorized.
+        lanes = split_axis(lax.optimization_barrier(codes), axis, LANES)
         word = lax.bitcast_convert_type(lanes, jnp.uint32)
         if fmt.bits == 4:  # bytes 0c0c0c0c to nibbles cccc
             word = (word | (word >> 4)) & 0x00FF_00FF
             word = word | (word >> 8)
         return word.astype(fmt.container_dtype)
+    lanes = split_axis(codes, axis, LANES)
     word = jnp.zeros((), fmt.container_dtype)
     for lane in range(LANES):
         code = lax.index_in_dim(lanes, lane, axis + 1, keepdims=False).astype(fmt.container_dtype)

@@ -77,6 +77,11 @@ def strip_locations(module: Any) -> None:
     passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
 
 
+def remove_unused_functions(module: Any) -> None:
+    """Erases private functions that nothing refers to. The module's context must be current."""
+    passmanager.PassManager.parse("builtin.module(symbol-dce)").run(module.operation)
+
+
 def deserialize_portable_artifact(artifact: bytes, context: Any) -> Any:
     """Returns the StableHLO module of a portable artifact, as text or bytecode that `ir.Module.parse` reads."""
     return _extend_mlir.deserialize_portable_artifact(artifact, context)

@@ -10,6 +10,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from lowering import hlo_adapter
 from lowering._compat import ir
 from lowering.diagnostics import SourceLocation
@@ -160,9 +162,10 @@ def _constant_value(producer: Any) -> int | tuple[int, ...] | None:
     if getattr(producer, "name", "") != "stablehlo.constant":
         return None
     value = producer.attributes["value"]
-    if not isinstance(value, ir.DenseIntElementsAttr):
+    if not isinstance(value, ir.DenseElementsAttr) or not isinstance(value.type.element_type, ir.IntegerType):
         return None
-    return tuple(value) if ir.RankedTensorType(value.type).rank else int(value[0])
+    values = np.asarray(value)
+    return tuple(map(int, values)) if values.ndim else int(values)
 
 
 def array_shape(mlir_type: Any) -> ArrayShape:
@@ -226,8 +229,10 @@ def _json_value(attribute: Any) -> Any:
     """Returns an MLIR attribute as JSON types; what has no JSON type becomes its text, which no rule accepts."""
     if isinstance(attribute, ir.DictAttr):
         return {a.name: _json_value(a.attr) for a in attribute}
-    if isinstance(attribute, ir.ArrayAttr | ir.DenseI64ArrayAttr | ir.DenseI32ArrayAttr | ir.DenseIntElementsAttr):
+    if isinstance(attribute, ir.ArrayAttr | ir.DenseI64ArrayAttr | ir.DenseI32ArrayAttr):
         return [_json_value(a) for a in attribute]
+    if isinstance(attribute, ir.DenseElementsAttr) and isinstance(attribute.type.element_type, ir.IntegerType):
+        return np.asarray(attribute).tolist()
     if isinstance(attribute, ir.StringAttr | ir.BoolAttr | ir.IntegerAttr | ir.FloatAttr):
         return attribute.value
     if isinstance(attribute, str | bool | int | float):

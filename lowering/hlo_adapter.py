@@ -5,6 +5,8 @@ call carries its instruction name in a frontend attribute (the converter drops n
 constants that feeds a legalized call becomes the one tuple constant that the hardware compiler's own pass makes.
 """
 
+import math
+
 from lowering import hlo_proto as p
 from lowering.hlo_proto import Computation, Message
 
@@ -98,6 +100,14 @@ def _fold(computation: Computation, prefixes: tuple[bytes, ...]) -> None:
         for operand in instruction.get_ints(p.OPERANDS) + instruction.get_ints(p.CONTROL_PREDECESSORS):
             uses[operand] = uses.get(operand, 0) + 1
     removed: set[int] = set()
+
+    def drop_use(unused: int) -> None:
+        uses[unused] -= 1
+        if uses[unused] == 0:
+            removed.add(unused)
+            for operand in by_id[unused].get_ints(p.OPERANDS):
+                drop_use(operand)
+
     for call in computation.instructions:
         if not call.get_bytes(p.TARGET).startswith(prefixes):
             continue
@@ -106,17 +116,32 @@ def _fold(computation: Computation, prefixes: tuple[bytes, ...]) -> None:
             if whole is None or whole.get_bytes(p.OPCODE) != b"tuple":
                 continue
             ids = whole.get_ints(p.OPERANDS)
-            elements = [by_id[i] for i in ids if i in by_id]
-            if any(e.get_bytes(p.OPCODE) != b"constant" for e in elements):
+            literals = [_literal(by_id[i], by_id) for i in ids]
+            if None in literals:
                 continue
             literal = Message([(p.LITERAL_SHAPE, p.BYTES, whole.get_bytes(p.SHAPE))])
-            for element in elements:
-                literal.add(p.LITERAL_TUPLE, element.get_bytes(p.LITERAL))
+            for element in literals:
+                literal.add(p.LITERAL_TUPLE, element or b"")
             whole.set(p.OPCODE, b"constant")
             whole.set(p.LITERAL, literal.serialize())
             whole.fields = [f for f in whole.fields if f[0] != p.OPERANDS]
             for i in ids:
-                uses[i] -= 1
-                if uses[i] == 0:
-                    removed.add(i)
+                drop_use(i)
     computation.instructions = [i for i in computation.instructions if i.get_int(p.ID) not in removed]
+
+
+def _literal(instruction: Message, by_id: dict[int, Message]) -> bytes | None:
+    """Returns the literal of a constant, also of one that jaxlib wrote as a broadcast scalar; None for anything else."""
+    opcode = instruction.get_bytes(p.OPCODE)
+    if opcode == b"constant":
+        return instruction.get_bytes(p.LITERAL)
+    if opcode != b"broadcast":
+        return None
+    scalar = by_id[instruction.get_ints(p.OPERANDS)[0]]
+    if scalar.get_bytes(p.OPCODE) != b"constant":
+        return None
+    shape = instruction.get_bytes(p.SHAPE)
+    count = math.prod(Message.parse(shape).get_ints(p.SHAPE_DIMENSIONS))
+    literal = Message([(p.LITERAL_SHAPE, p.BYTES, shape)])
+    literal.set_ints(p.LITERAL_S64, Message.parse(scalar.get_bytes(p.LITERAL)).get_ints(p.LITERAL_S64) * count)
+    return literal.serialize()

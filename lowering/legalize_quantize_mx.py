@@ -23,7 +23,7 @@ from lowering.rewriting import (
     MetadataBuilder,
     build_custom_call,
     decomposition_of,
-    remove_unused_functions,
+    remove_decompositions,
     replace,
 )
 from lowering.rules import Target
@@ -69,7 +69,7 @@ class LegalizeQuantizeMx:
             entries = (operand.static_dims, dim, config.block_size, 0)
             operands = [metadata.build(entries, call.op), *call.op.operands]
             replace(call.op, build_custom_call(call.op, self.legalized_target(call), operands, ""))
-        remove_unused_functions(module, {d for d in decompositions if d is not None})
+        remove_decompositions(module, {d for d in decompositions if d is not None})
         return len(calls)
 
     def legalized_target(self, call: Call) -> str:

@@ -6,7 +6,8 @@ Exit status: 0 when all is well, 1 when there are diagnostics, 2 when the comman
 import sys
 from collections.abc import Callable, Sequence
 
-from absl import app, flags
+import jax
+from absl import app, flags, logging
 
 from lowering.cli import inspect, optimize, run, validate
 from lowering.cli.flags import UsageError
@@ -46,6 +47,9 @@ def run_command(arguments: Sequence[str]) -> int:
 
 def console_main() -> None:
     """Entry point of the console script."""
+    # Only the CPU is ever used; looking for other devices takes time and prints log lines.
+    jax.config.update("jax_platforms", "cpu")
+    logging.set_verbosity(logging.WARNING)
     app.run(lambda argv: run_command(argv[1:]), flags_parser=_leave_flags_to_the_command)
 
 

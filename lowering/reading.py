@@ -82,6 +82,9 @@ def read_module(data: bytes | str, name: str = "<input>") -> Module:
             serialized = raw
         with context:
             mlir = ir.Module.parse(serialized)
+            if hlo_proto is not None:
+                # The converter leaves a function behind for every branch and loop body that it made a region of.
+                _compat.remove_unused_functions(mlir)
     except _compat.IR_ERRORS as e:
         raise _unreadable(form, e) from None
     if next(iter(mlir.body.operations), None) is None:

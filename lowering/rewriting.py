@@ -75,8 +75,8 @@ def replace(old: Any, new: Any) -> None:
     old.erase()
 
 
-def remove_unused_functions(module: Module, names: set[str]) -> None:
-    """Erases those of the named private functions that nothing refers to any more (a composite's decomposition)."""
+def remove_decompositions(module: Module, names: set[str]) -> None:
+    """Erases those of the named functions that nothing refers to any more: what a replaced composite fell back to."""
     if not names:
         return
     used: set[str] = set()
@@ -88,8 +88,7 @@ def remove_unused_functions(module: Module, names: set[str]) -> None:
 
     module.mlir.operation.walk(visit)
     for op in list(module.mlir.body.operations):
-        is_function = op.operation.name == "func.func"
-        if is_function and op.attributes["sym_name"].value in names - used and _is_private(op):
+        if op.operation.name == "func.func" and op.attributes["sym_name"].value in names - used and _is_private(op):
             op.operation.erase()
 
 
