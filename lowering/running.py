@@ -1,0 +1,163 @@
+"""Executes a module with MX calls on the CPU, on given or random inputs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+
+from lowering import _compat
+from lowering._compat import ir
+from lowering.calls import ArrayShape, array_shape
+from lowering.diagnostics import error
+from lowering.expansion import expand_calls
+from lowering.module import Module
+
+_NUMPY_DTYPES: dict[str, Any] = {
+    "pred": np.bool_,
+    "bf16": ml_dtypes.bfloat16,
+    "f8e4m3fn": ml_dtypes.float8_e4m3fn,
+    "f8e5m2": ml_dtypes.float8_e5m2,
+    "f8e8m0fnu": ml_dtypes.float8_e8m0fnu,
+    **{f"f{n}": np.dtype(f"float{n}") for n in (16, 32, 64)},
+    **{f"s{n}": np.dtype(f"int{n}") for n in (8, 16, 32, 64)},
+    **{f"u{n}": np.dtype(f"uint{n}") for n in (8, 16, 32, 64)},
+}
+_MAX_ELEMENTS = 2**28
+_SPECIAL = (np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0)
+
+
+def argument_shapes(module: Module) -> tuple[ArrayShape, ...]:
+    """Returns the shapes of the entry function's arguments. Raises LoweringError (MX007) when it has no entry."""
+    with module.context:
+        for op in module.mlir.body.operations:
+            if op.operation.name == "func.func" and op.attributes["sym_name"].value == "main":
+                return tuple(array_shape(t) for t in ir.FunctionType(op.attributes["function_type"].value).inputs)
+    raise error("MX007", f"{module.name} has no function @main", "give a module with an entry computation")
+
+
+def random_arguments(module: Module, seed: int) -> list[np.ndarray[Any, Any]]:
+    """Returns hostile inputs: random bits, with NaN, both infinities, subnormals and both zeros among the floats.
+
+    Args:
+        module: The module whose arguments are wanted.
+        seed: Equal seeds give equal inputs.
+
+    Raises:
+        LoweringError: With code MX007 for an argument that is no static array of a known type.
+    """
+    generator = np.random.default_rng(seed)
+    return [_random_array(_executable(shape), generator) for shape in argument_shapes(module)]
+
+
+def load_arguments(module: Module, files: Sequence[str]) -> list[np.ndarray[Any, Any]]:
+    """Loads one `.npy` file for each argument. numpy stores bfloat16 and fp8 arrays as raw bytes; those are accepted.
+
+    Raises:
+        LoweringError: With code MX009 when files and arguments do not match.
+    """
+    shapes = [_executable(s) for s in argument_shapes(module)]
+    if len(files) != len(shapes):
+        raise error("MX009", f"{len(files)} inputs are given", f"give {len(shapes)}: {', '.join(map(str, shapes))}")
+    return [_load(file, shape) for file, shape in zip(files, shapes, strict=True)]
+
+
+def execute(module: Module, arguments: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+    """Runs a module on the CPU with its MX calls expanded; the module itself is not changed.
+
+    Raises:
+        LoweringError: With code MX007 when the module cannot be executed here.
+    """
+    expanded = module.clone()
+    with expanded.context:
+        expand_calls(expanded)
+        device = jax.local_devices(backend="cpu")[0]
+        try:
+            executable = _compat.compile_cpu(expanded.mlir)
+            results = executable.execute([jax.device_put(a, device) for a in arguments])
+        except _compat.IR_ERRORS as e:
+            cause = " ".join(str(e).split())[:500]
+            raise error("MX007", f"{module.name} cannot be executed: {cause}", "remove what a CPU cannot run") from None
+    return [np.asarray(r) for r in results]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """How two arrays differ, byte for byte.
+
+    Attributes:
+        index: Which result.
+        count: Number of elements that differ; -1 when shapes or dtypes do.
+        first: Indices, left and right value of the first few, for people.
+    """
+
+    index: int
+    count: int
+    first: str
+
+
+def compare(left: Sequence[np.ndarray[Any, Any]], right: Sequence[np.ndarray[Any, Any]]) -> list[Difference]:
+    """Compares results byte for byte; equal results give an empty list."""
+    if len(left) != len(right):
+        return [Difference(index=-1, count=-1, first=f"{len(left)} and {len(right)} results")]
+    differences = []
+    for index, (a, b) in enumerate(zip(left, right, strict=True)):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            found = f"{a.dtype}{list(a.shape)} and {b.dtype}{list(b.shape)}"
+            differences.append(Difference(index=index, count=-1, first=found))
+            continue
+        unequal = np.argwhere((_bytes(a) != _bytes(b)).any(axis=-1))
+        if len(unequal):
+            shown = ", ".join(f"{tuple(map(int, i))}: {a[tuple(i)]} and {b[tuple(i)]}" for i in unequal[:3])
+            differences.append(Difference(index=index, count=len(unequal), first=shown))
+    return differences
+
+
+def _bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    contiguous = np.ascontiguousarray(array).reshape(array.shape)
+    return contiguous.reshape(*array.shape, 1).view(np.uint8)
+
+
+def _executable(shape: ArrayShape) -> ArrayShape:
+    if shape.element_type not in _NUMPY_DTYPES or not shape.is_static:
+        raise error("MX007", f"an argument is {shape}", "give the module static array arguments of common types")
+    if int(np.prod(shape.static_dims, dtype=np.float64)) > _MAX_ELEMENTS:
+        raise error("MX007", f"an argument is {shape}, more than {_MAX_ELEMENTS} elements", "run a smaller module")
+    return shape
+
+
+def _random_array(shape: ArrayShape, generator: np.random.Generator) -> np.ndarray[Any, Any]:
+    dtype, dims = np.dtype(_NUMPY_DTYPES[shape.element_type]), shape.static_dims
+    if dtype == np.bool_:
+        return generator.integers(0, 2, dims).astype(np.bool_)
+    if dtype.kind == "i":
+        # Signed integers are mostly indices: small ones keep them in range.
+        return generator.integers(0, 2, dims).astype(dtype)
+    size = int(np.prod(dims))
+    if dtype.kind == "u" or shape.element_type == "f8e8m0fnu":
+        return np.frombuffer(generator.bytes(size * dtype.itemsize), dtype).reshape(dims)
+    # Half of each float array has ordinary magnitudes, so that sums mean something; the rest is raw bits and specials.
+    values = generator.standard_normal(size).astype(dtype)
+    raw = np.frombuffer(generator.bytes(size * dtype.itemsize), dtype)
+    kind = generator.integers(0, 32, size)
+    values = np.where(kind < 4, raw, values)
+    subnormals = (generator.integers(1, 8, size) * np.float64(ml_dtypes.finfo(dtype).smallest_subnormal)).astype(dtype)
+    values = np.where(kind == 4, subnormals, values)
+    special = np.array(_SPECIAL).astype(dtype)[generator.integers(0, len(_SPECIAL), size)]
+    return np.where(kind == 5, special, values).astype(dtype).reshape(dims)
+
+
+def _load(file: str, shape: ArrayShape) -> np.ndarray[Any, Any]:
+    try:
+        array = np.load(Path(file), allow_pickle=False)
+    except (OSError, ValueError, EOFError) as e:
+        raise error("MX009", f"{file} cannot be read as .npy: {e}", "give an array saved with numpy.save") from None
+    dtype = np.dtype(_NUMPY_DTYPES[shape.element_type])
+    if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize:
+        array = array.view(dtype)
+    if array.dtype != dtype or array.shape != shape.static_dims:
+        raise error("MX009", f"{file} is {array.dtype}{list(array.shape)}", f"give an array that is {shape}")
+    return array
