@@ -27,6 +27,9 @@ CUSTOM_CALL, COMPOSITE = "stablehlo.custom_call", "stablehlo.composite"
 FRONTEND_ATTRIBUTES, MHLO_BACKEND_CONFIG = "mhlo.frontend_attributes", "mhlo.backend_config"
 
 
+_NO_ARRAYS = ("token", "opaque")
+
+
 class Spelling(enum.StrEnum):
     """How a call is written in the IR."""
 
@@ -38,7 +41,10 @@ class Spelling(enum.StrEnum):
 
 @dataclass(frozen=True)
 class ArrayShape:
-    """Element type and dimensions of one value; None is a dynamic dimension. `dims` is empty for what is no array."""
+    """Element type and dimensions of one value; None is a dynamic dimension.
+
+    What is no array has no dimensions, and its kind as element type: `token`, or a tuple's elements in parentheses.
+    """
 
     element_type: str
     dims: tuple[int | None, ...] = ()
@@ -58,7 +64,14 @@ class ArrayShape:
         """The dimensions, dynamic ones left out; callers check `is_static` first."""
         return tuple(d for d in self.dims if d is not None)
 
+    @property
+    def is_tuple(self) -> bool:
+        """Whether this is a tuple."""
+        return self.element_type.startswith("(")
+
     def __str__(self) -> str:
+        if self.is_tuple or self.element_type in _NO_ARRAYS:
+            return self.element_type
         return f"{self.element_type}[{','.join('?' if d is None else str(d) for d in self.dims)}]"
 
 
@@ -171,7 +184,8 @@ def _constant_value(producer: Any) -> int | tuple[int, ...] | None:
 def array_shape(mlir_type: Any) -> ArrayShape:
     """Returns a type as HLO spells it."""
     if isinstance(mlir_type, ir.TupleType):
-        return ArrayShape("tuple")
+        elements = (array_shape(mlir_type.get_type(i)) for i in range(mlir_type.num_types))
+        return ArrayShape(f"({', '.join(map(str, elements))})")
     if not isinstance(mlir_type, ir.RankedTensorType):
         return ArrayShape("token" if "token" in str(mlir_type) else "opaque")
     dims = tuple(None if mlir_type.is_dynamic_dim(i) else d for i, d in enumerate(mlir_type.shape))

@@ -16,8 +16,6 @@ NAME_ATTRIBUTE = "mx_instruction_name"
 SCALED_DOT_TARGET = "__op$block_scaled_dot"
 LEGALIZED_PREFIXES = ("QuantizeMX_", "ScaledMatmul_")
 
-_TUPLE_ELEMENT_TYPE = 13
-
 
 def prepare_for_stablehlo(proto: bytes, name_needles: tuple[bytes, ...]) -> bytes:
     """Returns the module with tuple constants taken apart and names attached to calls that may be MX calls.
@@ -46,6 +44,15 @@ def fold_metadata_constants(proto: bytes) -> bytes:
     return edit.serialize()
 
 
+def has_nested_tuples(proto: bytes) -> bool:
+    """Whether the entry takes a tuple or returns a tuple in a tuple; jaxlib's converter flattens both."""
+    signature = Message.parse(Message.parse(proto).get_bytes(p.MODULE_SIGNATURE))
+    parameters = [Message.parse(shape) for shape in signature.all_bytes(p.SIGNATURE_PARAMETERS)]
+    result = Message.parse(signature.get_bytes(p.SIGNATURE_RESULT))
+    shapes = parameters + [Message.parse(shape) for shape in result.all_bytes(p.SHAPE_TUPLE)]
+    return any(shape.get_int(p.SHAPE_ELEMENT_TYPE) == p.TUPLE_ELEMENT_TYPE for shape in shapes)
+
+
 def add_frontend_attribute(instruction: Message, key: bytes, value: bytes) -> None:
     """Adds one entry to an instruction's frontend attributes (a map<string, string>)."""
     attributes = Message.parse(instruction.get_bytes(p.FRONTEND_ATTRIBUTES))
@@ -60,7 +67,7 @@ def _unfold_tuple_constants(computation: Computation) -> None:
     def unfold(shape: bytes, literal: Message, name: bytes) -> Message:
         nonlocal next_id
         instruction = Message([(p.NAME, p.BYTES, name)])
-        if Message.parse(shape).get_int(p.SHAPE_ELEMENT_TYPE) == _TUPLE_ELEMENT_TYPE:
+        if Message.parse(shape).get_int(p.SHAPE_ELEMENT_TYPE) == p.TUPLE_ELEMENT_TYPE:
             element_shapes = Message.parse(shape).all_bytes(p.SHAPE_TUPLE)
             elements = zip(element_shapes, literal.all_bytes(p.LITERAL_TUPLE), strict=True)
             ids = []
@@ -90,7 +97,7 @@ def _unfold_tuple_constants(computation: Computation) -> None:
 
 
 def _is_tuple(instruction: Message) -> bool:
-    return Message.parse(instruction.get_bytes(p.SHAPE)).get_int(p.SHAPE_ELEMENT_TYPE) == _TUPLE_ELEMENT_TYPE
+    return Message.parse(instruction.get_bytes(p.SHAPE)).get_int(p.SHAPE_ELEMENT_TYPE) == p.TUPLE_ELEMENT_TYPE
 
 
 def _fold(computation: Computation, prefixes: tuple[bytes, ...]) -> None:
@@ -131,7 +138,7 @@ def _fold(computation: Computation, prefixes: tuple[bytes, ...]) -> None:
 
 
 def _literal(instruction: Message, by_id: dict[int, Message]) -> bytes | None:
-    """Returns the literal of a constant, also of one that jaxlib wrote as a broadcast scalar; None for anything else."""
+    """Returns the literal of a constant, also of one that jaxlib wrote as a broadcast scalar; None for all else."""
     opcode = instruction.get_bytes(p.OPCODE)
     if opcode == b"constant":
         return instruction.get_bytes(p.LITERAL)

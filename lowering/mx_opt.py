@@ -9,12 +9,14 @@ from collections.abc import Callable, Sequence
 import jax
 from absl import app, flags, logging
 
-from lowering.cli import inspect, optimize, run, validate
+from lowering.cli import explain, inspect, isolation, optimize, passes, run, validate
 from lowering.cli.flags import UsageError
 from lowering.diagnostics import LoweringError
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "explain": explain.run,
     "inspect": inspect.run,
+    "passes": passes.run,
     "run": run.run,
     "validate": validate.run,
 }
@@ -22,7 +24,9 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 
 _USAGE = f"""\
 usage: {optimize.USAGE}
+       {explain.USAGE}
        {inspect.USAGE}
+       {passes.USAGE}
        {run.USAGE}
        {validate.USAGE}
 """
@@ -47,10 +51,22 @@ def run_command(arguments: Sequence[str]) -> int:
 
 def console_main() -> None:
     """Entry point of the console script."""
+    sys.exit(isolation.run_isolated(_run_under_absl))
+
+
+def _run_under_absl() -> int:
     # Only the CPU is ever used; looking for other devices takes time and prints log lines.
     jax.config.update("jax_platforms", "cpu")
     logging.set_verbosity(logging.WARNING)
-    app.run(lambda argv: run_command(argv[1:]), flags_parser=_leave_flags_to_the_command)
+    status = 0
+
+    def command(argv: Sequence[str]) -> int:
+        nonlocal status
+        status = run_command(argv[1:])
+        return status
+
+    app.run(command, flags_parser=_leave_flags_to_the_command)
+    return status
 
 
 def _leave_flags_to_the_command(argv: Sequence[str]) -> list[str]:
