@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 import jax_mx
 from lowering.bir import BirLoweringError, LegalizedCall, LowerOptions, Module, lower_calls, simulate, verify
+from lowering.bir.adversarial import adversarial_bits
 from lowering.bir.wire import decode, encode, encode_module
-
-from .inputs import adversarial_bits
 
 RULES = {rule.name: rule for rule in (jax_mx.EMAX, jax_mx.EMAX_ALT, jax_mx.NKI, jax_mx.OCP_FLOOR)}
 NUMPY = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
