@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 import jax
 from absl import app, flags, logging
 
+from lowering.bir import cli as bir
 from lowering.cli import explain, inspect, isolation, optimize, passes, run, validate
 from lowering.cli.flags import UsageError
 from lowering.diagnostics import LoweringError
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "bir": bir.run,
     "explain": explain.run,
     "inspect": inspect.run,
     "passes": passes.run,
@@ -24,6 +26,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 
 _USAGE = f"""\
 usage: {optimize.USAGE}
+       {bir.USAGE}
        {explain.USAGE}
        {inspect.USAGE}
        {passes.USAGE}

@@ -14,7 +14,10 @@ from lowering.calls import CUSTOM_CALL, QUANTIZE_TARGET, describe, target_of
 from lowering.diagnostics import Diagnostic, LoweringError
 from lowering.module import Module
 
-__all__ = ["legalized_calls"]
+__all__ = ["NOT_LOWERABLE", "legalized_calls"]
+
+NOT_LOWERABLE = "MX016"
+"""Code of calls and options that cannot be lowered."""
 
 _SOURCES = {"bf16": "bfloat16", "f16": "float16"}
 _DATA = {"e4m3fn": "float8_e4m3fn", "e5m2": "float8_e5m2", "e2m1fn": "float4_e2m1fn"}
@@ -24,7 +27,7 @@ def legalized_calls(module: Module) -> list[LegalizedCall]:
     """The module's legalized quantize calls, in post order.
 
     Raises:
-        LoweringError: With code MX014 for every call that was not legalized, or whose operands are not the metadata
+        LoweringError: With code MX016 for every call that was not legalized, or whose operands are not the metadata
             and one static array.
     """
     calls: list[LegalizedCall] = []
@@ -49,7 +52,7 @@ def _read(module: Module, op: Any, tags: str) -> LegalizedCall | Diagnostic:
 
     def refused(cause: str, resolution: str) -> Diagnostic:
         return Diagnostic(
-            code="MX014",
+            code=NOT_LOWERABLE,
             cause=cause,
             resolution=resolution,
             instruction=call.name,
