@@ -5,6 +5,7 @@
 Absolute times are those of one machine at one moment; the ratios within a row are what to compare.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -39,12 +40,10 @@ def measure(shape: tuple[int, ...], rounds: int) -> list[tuple[str, float, float
     copied = np.empty_like(host)
     rows = []
     for fmt in FORMATS:
-        ours = jax.jit(lambda x, fmt=fmt: jax_mx.quantize_mx(x, fmt))
-        plain = jax.jit(lambda x, fmt=fmt: plain_jnp(x, fmt))
         runs = {
-            "ours": lambda ours=ours: ours(x),
-            "plain": lambda plain=plain: plain(x),
-            "copy": lambda: np.copyto(copied, host),
+            "ours": functools.partial(jax.jit(functools.partial(jax_mx.quantize_mx, dtype=fmt)), x),
+            "plain": functools.partial(jax.jit(functools.partial(plain_jnp, dtype=fmt)), x),
+            "copy": functools.partial(np.copyto, copied, host),
         }
         seconds = interleaved_medians(runs, rounds)
         rows.append((fmt, seconds["ours"], seconds["plain"], seconds["copy"]))
