@@ -3,6 +3,7 @@
 Exit status: 0 when all is well, 1 when there are diagnostics, 2 when the command line makes no sense.
 """
 
+import faulthandler
 import sys
 from collections.abc import Callable, Sequence
 
@@ -65,6 +66,8 @@ def _run_under_absl() -> int:
 
     def command(argv: Sequence[str]) -> int:
         nonlocal status
+        # absl prints Python frames when a signal ends the process; the parent has a diagnostic for that.
+        faulthandler.disable()
         status = run_command(argv[1:])
         return status
 
