@@ -117,6 +117,23 @@ def test_malformed_legalized_calls(tmp_path: Path, target: str, reason: str) -> 
     assert result.stderr.startswith(f"[ERROR] [MX016] {reason} - ")
 
 
+def test_the_metadata_operand_alone_is_not_enough(tmp_path: Path) -> None:
+    """A legalized call whose target says f16 and whose operand is bf16."""
+    legalized = mx_opt("-", "--passes=legalize-quantize-mx", "--emit=stablehlo", stdin=hlo().encode()).text
+    path = tmp_path / "m.mlir"
+    path.write_text(legalized.replace("QuantizeMX_bf16_e4m3fn", "QuantizeMX_f16_e4m3fn"))
+    result = mx_opt(path, "--passes=lower-to-bir", "--emit=bir-json")
+    assert result.status == 1
+    assert "[MX016] the operand is bf16[4,64] - give a static f16 array" in result.stderr
+
+
+def test_another_target() -> None:
+    legalized = mx_opt("-", "--passes=legalize-quantize-mx", stdin=hlo().encode()).stdout
+    result = mx_opt("-", "--passes=lower-to-bir", "--emit=bir-json", "--target=trn2", stdin=legalized)
+    assert result.status == 1
+    assert "target is trn2, wanted core_v4 (trn3): no other core has QuantizeMx" in result.stderr
+
+
 def test_a_tile_that_does_not_fit(module: Path) -> None:
     result = mx_opt(module, *LOWER, "--sbuf-budget=10")
     assert result.status == 1
