@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lowering.cli.flags import UsageError
+from lowering.cli.isolation import time_limit
 from lowering.diagnostics import Diagnostic
+from lowering.module import Module
+from lowering.reading import read_module
 from lowering.writing import write_file
 
 
@@ -34,6 +37,12 @@ def read_input(file: str) -> bytes:
         return Path(file).read_bytes()
     except OSError as e:
         raise UsageError(f"cannot read {file}: {e.strerror}") from None
+
+
+def load(data: bytes, file: str) -> Module:
+    """Reads a module for a command, within a time that grows with its size. Raises LoweringError."""
+    with time_limit(60 + len(data) // 1_000_000):
+        return read_module(data, display_name(file))
 
 
 def display_name(file: str) -> str:

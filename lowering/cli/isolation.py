@@ -5,12 +5,15 @@ line tool meets such input; it must answer with a diagnostic and exit status 1. 
 exists, which costs about a millisecond.
 """
 
+import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from lowering.diagnostics import Diagnostic
+
+_is_child = False
 
 
 def run_isolated(command: Callable[[], int]) -> int:
@@ -24,6 +27,8 @@ def run_isolated(command: Callable[[], int]) -> int:
     sys.stderr.flush()
     child = os.fork()
     if child == 0:
+        global _is_child
+        _is_child = True
         status = 1
         try:
             status = command()
@@ -48,10 +53,29 @@ def run_isolated(command: Callable[[], int]) -> int:
     status = os.waitstatus_to_exitcode(raw)
     if status >= 0:
         return status
+    name = signal.Signals(-status).name
+    timed_out = -status == signal.SIGALRM
     crash = Diagnostic(
         code="MX012",
-        cause=f"jaxlib stopped the process with {signal.Signals(-status).name}",
+        cause="jaxlib did not come back from reading the input" if timed_out else f"jaxlib stopped the process, {name}",
         resolution="the input breaks an assumption of jaxlib's; lines above, if any, say which",
     )
     sys.stderr.write(f"{crash}\n")
     return 1
+
+
+@contextlib.contextmanager
+def time_limit(seconds: int) -> Iterator[None]:
+    """Ends an isolated command that spends more than this within the block; damaged bytecode can make jaxlib hang.
+
+    The alarm is left to its default action, which works even while jaxlib holds Python's lock. Without isolation
+    there is no limit: the process is not ours to end.
+    """
+    if not _is_child:
+        yield
+        return
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
