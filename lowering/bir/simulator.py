@@ -67,6 +67,7 @@ def simulate(
         outs = [resolve(o, places[o.memref]) for o in instruction.outs if isinstance(o, AccessPattern)]
         if instruction.opcode == "QuantizeMx":
             outs[1] = physical_scale(outs[1], ins[0].partitions)
+        hazards.start(index)
         for access in ins:
             hazards.read(index, access)
         for access in outs:
