@@ -189,7 +189,7 @@ def test_three_writers_of_one_read_are_all_checked() -> None:
 
 
 def read_then_written(*writes: tuple[AccessPattern, str]) -> Module:
-    """a is set and saved (Save-0 reads all 8 bytes of 4 partitions); then come Memset-1, Memset-2 and so on."""
+    """The buffer is set and saved whole, Save-0 reading it; then come Memset-1, Memset-2 and so on."""
     allocations = (
         allocation("y", "ExternalOutput", "uint8", (32,), "DRAM", (1, 32)),
         sbuf("a", "uint8", 8, 0, 4),
