@@ -115,7 +115,7 @@ def mutated_configs(draw: st.DrawFn) -> str:
     return text
 
 
-SLOW = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+SLOW = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @SLOW

@@ -61,6 +61,19 @@ def test_every_form_is_written_in_every_form(form: InputForm, emit: Format) -> N
     assert "QuantizeMX" in write_module(read_module(written), Format.STABLEHLO_TEXT).decode()
 
 
+def test_export_for_several_platforms() -> None:
+    """The call is in a branch of a case, the inline operations in the other."""
+    blob = jax.export.export(
+        jax.jit(lambda x: jax_mx.quantize_mx(x)),
+        disabled_checks=jax_mx.EXPORT_DISABLED_CHECKS,
+        platforms=["cpu", "neuron"],
+    )(jax.ShapeDtypeStruct((4, 64), jnp.bfloat16)).serialize()
+    result = mx_opt("-", "--passes=legalize-quantize-mx", stdin=bytes(blob))
+    assert (result.status, result.stderr) == (0, "")
+    branches = result.text.partition("stablehlo.case")[2]
+    assert branches.count("@QuantizeMX_bf16_e4m3fn(") == 1
+
+
 def test_comments_before_the_module_do_not_hide_its_form() -> None:
     assert recognise(b"// a comment\n/* another\n one */\nHloModule m") is InputForm.HLO_TEXT
     assert recognise(b"// HloModule\nmodule {}") is InputForm.STABLEHLO_TEXT
