@@ -15,7 +15,6 @@ from lowering.module import Module
 from lowering.reading import read_module
 from lowering.writing import write_file
 
-
 READ_SECONDS = 60
 """Time to read a small module before the command gives up on jaxlib; a second more for every megabyte."""
 
