@@ -15,6 +15,9 @@ from jax_mx._api import fake_quantize_mx as fake_quantize_mx
 from jax_mx._api import quantize_mx as quantize_mx
 from jax_mx._codes import pack_x4 as pack_x4
 from jax_mx._codes import unpack_x4 as unpack_x4
+from jax_mx._compare_rules import RuleComparison as RuleComparison
+from jax_mx._compare_rules import RuleError as RuleError
+from jax_mx._compare_rules import compare_rules as compare_rules
 from jax_mx._compat import hide_frames as _hide_frames
 from jax_mx._dot_general import MXDotGeneral as MXDotGeneral
 from jax_mx._dot_general import mx_dot_general as mx_dot_general

@@ -1,9 +1,9 @@
 """The primitives behind `mx_dot_general`: a product of quantized operands, and its derivative.
 
-`mx_dot` takes two operands, quantizes both along the contracting dimensions, float32 ones rounded to bfloat16 first, and
-multiplies them.
-`mx_dot_tangent` is its derivative in one operand: linear in the operand `side`, and straight-through, as if quantizing
-were the identity. Transposing it gives the backward pass, in which the gradient from above is quantized by the recipe.
+`mx_dot` quantizes its operands along the contracting dimensions (float32 ones are rounded to bfloat16 first) and
+multiplies them. `mx_dot_tangent` is its derivative in one operand: linear in the operand `side`, and straight-through,
+as if quantizing were the identity. Transposing it gives the backward pass, in which the gradient from above is
+quantized by the recipe.
 
 They are primitives, not a `jax.custom_vjp`, because a custom_vjp is differentiated before it is mapped: under
 `jax.vmap`, a weight's gradient would be one outer product for each example, summed afterwards. A primitive is mapped
@@ -151,8 +151,6 @@ def _jvp(primals: Sequence[jax.Array], tangents: Sequence[Any], **params: Any) -
         parts.append(_bind(mx_dot_tangent_p, tangents[0], rhs, side=0, **params))
     if not isinstance(tangents[1], ad.Zero):
         parts.append(_bind(mx_dot_tangent_p, lhs, tangents[1], side=1, **params))
-    if not parts:
-        return out, ad.Zero.from_primal_value(out)
     return out, parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
 
@@ -169,8 +167,6 @@ def _tangent_jvp(primals: Sequence[jax.Array], tangents: Sequence[Any], *, side:
         operands = list(primals)
         operands[other] = tangents[other]
         parts.append(_bind(mx_dot_tangent_p, *operands, side=other, **params))
-    if not parts:
-        return out, ad.Zero.from_primal_value(out)
     return out, parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
 

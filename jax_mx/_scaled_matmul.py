@@ -1,7 +1,7 @@
 """`scaled_matmul_mx`: the product of two quantized arrays, and its primitive.
 
-The primitive's parameters are `lhs_fmt` and `rhs_fmt` (ElementFormat), `dimension_numbers` (DotDims with one contracting
-dimension, the quantized one) and `out_dtype`. Its operands are data and scale of the lhs, then of the rhs.
+The primitive's parameters are `lhs_fmt` and `rhs_fmt` (ElementFormat), `dimension_numbers` (DotDims; one dimension is
+contracted, the quantized one) and `out_dtype`. Its operands are data and scale of the lhs, then of the rhs.
 `_scaled_matmul_lowering` registers what it becomes in a compiled module.
 """
 

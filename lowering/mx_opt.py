@@ -9,12 +9,14 @@ from collections.abc import Callable, Sequence
 import jax
 from absl import app, flags, logging
 
-from lowering.cli import inspect, optimize, run, validate
+from lowering.cli import convert, inspect, optimize, rules, run, validate
 from lowering.cli.flags import UsageError
 from lowering.diagnostics import LoweringError
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "convert": convert.run,
     "inspect": inspect.run,
+    "rules": rules.run,
     "run": run.run,
     "validate": validate.run,
 }
@@ -22,7 +24,9 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 
 _USAGE = f"""\
 usage: {optimize.USAGE}
+       {convert.USAGE}
        {inspect.USAGE}
+       {rules.USAGE}
        {run.USAGE}
        {validate.USAGE}
 """
