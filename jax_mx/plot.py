@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from jax_mx._compare_rules import RuleComparison
 
@@ -33,8 +34,8 @@ def plot_rules(comparison: RuleComparison, path: str | os.PathLike[str]) -> None
     colors = [_OTHERS if name.startswith("torchao") else _OURS for name in names]
     panels = (
         ("SNR in dB (more is better)", [row.snr_db for row in comparison.rows], "{:.2f}"),
-        ("saturated share of elements", [100 * row.saturated for row in comparison.rows], "{:.3g} %"),
-        ("share that became zero", [100 * row.underflow for row in comparison.rows], "{:.3g} %"),
+        ("saturated, % of elements", [100 * row.saturated for row in comparison.rows], "{:.3g} %"),
+        ("became zero, % of elements", [100 * row.underflow for row in comparison.rows], "{:.3g} %"),
     )
     for ax, (title, values, text) in zip(axes, panels, strict=True):
         _draw(ax, names, values, colors, title, text)
@@ -52,5 +53,6 @@ def _draw(ax: Any, names: list[str], values: list[float], colors: list[str], tit
     ax.set_title(title, fontsize=10)
     ax.invert_yaxis()
     ax.margins(x=0.22)
+    ax.xaxis.set_major_locator(MaxNLocator(4))
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(labelsize=9)

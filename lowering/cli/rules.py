@@ -57,7 +57,7 @@ def _plot(comparison: RuleComparison, path: str) -> None:
     try:
         from jax_mx import plot  # noqa: PLC0415  only this flag needs matplotlib
     except ImportError:
-        raise UsageError("--plot needs the package matplotlib: pip install 'jax-mx[plot]'") from None
+        raise UsageError("--plot needs the package matplotlib: pip install 'jax-mx[draw]'") from None
     try:
         plot.plot_rules(comparison, path)
     except OSError as e:
