@@ -29,7 +29,7 @@ fixtures: $(VENV)/installed
 	$(VENV)/bin/python hlo_fixtures/generate.py
 
 bench: $(VENV)/installed
-	$(VENV)/bin/python benchmarks/quantize.py
+	$(VENV)/bin/python -m benchmarks.quantize
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -4,12 +4,19 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jax_mx._float_bits import F32_INF, F32_MANTISSA_BITS, F32_MIN_NORMAL, as_bits, as_float, round_float32_bits
+from jax_mx._float_bits import (
+    F32_BIAS,
+    F32_INF,
+    F32_MANTISSA_BITS,
+    F32_MIN_NORMAL,
+    as_bits,
+    as_float,
+    round_float32_bits,
+)
 from jax_mx._formats import ElementFormat
 from jax_mx._layout import repeat_per_block, unpack_containers
 from jax_mx._scale_rule import SCALE_NAN
 
-F32_BIAS = 127
 _QUIET_BIT = 1 << (F32_MANTISSA_BITS - 1)
 
 

@@ -7,13 +7,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+F32_BIAS = 127
 F32_MANTISSA_BITS = 23
 F32_MIN_NORMAL = 0x0080_0000
 F32_INF = 0x7F80_0000
 
 _F16_MIN_NORMAL = 0x0400
 _F16_INF = 0x7C00
-_F16_MIN_NORMAL_AS_F32 = (127 - 14) << F32_MANTISSA_BITS
+_F16_BIAS = 15
+_F16_MIN_NORMAL_AS_F32 = (F32_BIAS + 1 - _F16_BIAS) << F32_MANTISSA_BITS
 _HALF = 0x3F00_0000  # float32 0.5, whose last place is float16's smallest subnormal, 2**-24
 
 
@@ -37,7 +39,7 @@ def magnitude_to_float32_bits(magnitude: jax.Array, source: jnp.dtype) -> jax.Ar
     wide = magnitude.astype(jnp.int32)
     if source == jnp.bfloat16:
         return wide << 16
-    rebias = (127 - 15) << F32_MANTISSA_BITS
+    rebias = (F32_BIAS - _F16_BIAS) << F32_MANTISSA_BITS
     normal = (wide << 13) + jnp.where(wide >= _F16_INF, 2 * rebias, rebias)
     # 0.5 plus a subnormal is exact, and so is taking the 0.5 away: both have float16's quantum.
     subnormal = as_bits(as_float(wide | _HALF) - as_float(jnp.int32(_HALF)))
@@ -48,7 +50,7 @@ def round_float32_bits(bits: jax.Array, target: jnp.dtype) -> jax.Array:
     """Rounds float32 magnitude bits (no NaN) once to `target`'s bits, ties to even; overflow gives Inf."""
     if target == jnp.bfloat16:
         return (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-    rebias = (127 - 15) << F32_MANTISSA_BITS
+    rebias = (F32_BIAS - _F16_BIAS) << F32_MANTISSA_BITS
     normal = (bits - rebias + 0x0FFF + ((bits >> 13) & 1)) >> 13
     half = as_float(jnp.int32(_HALF))
     subnormal = as_bits(as_float(bits) + half) - _HALF

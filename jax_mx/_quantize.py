@@ -1,8 +1,8 @@
 """The bit-exact quantization that every backend runs.
 
 Subnormals must never reach float arithmetic, because XLA flushes them on some backends. So exponents are compared and
-added as integer bits, and floats appear only where every operand that can influence the result is a normal number:
-in one addition that lets the hardware round to nearest even, exactly once.
+added as integer bits, and floats appear only where every operand that can influence the result is a normal number: in
+exact differences, and in one addition that lets the hardware round to nearest even, exactly once.
 
 The scaled element `v = x * 2**(127 - s)` is never multiplied out either: the scale is added to x's exponent field.
 """
@@ -13,6 +13,7 @@ import numpy as np
 from jax import lax
 
 from jax_mx._float_bits import (
+    F32_BIAS,
     F32_INF,
     F32_MANTISSA_BITS,
     F32_MIN_NORMAL,
@@ -25,7 +26,6 @@ from jax_mx._formats import BLOCK_SIZE, ElementFormat
 from jax_mx._layout import pack_containers, repeat_per_block, split_axis
 from jax_mx._scale_rule import SCALE_NAN, ScaleRule
 
-F32_BIAS = 127
 _PEAK_COLUMNS = 4
 
 

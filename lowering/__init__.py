@@ -11,6 +11,10 @@ from lowering.diagnostics import Diagnostic as Diagnostic
 from lowering.diagnostics import LoweringError as LoweringError
 from lowering.diagnostics import Severity as Severity
 from lowering.diagnostics import SourceLocation as SourceLocation
+from lowering.expansion import expand_calls as expand_calls
+from lowering.in_xla import enable_in_xla as enable_in_xla
+from lowering.in_xla import start_in_xla as start_in_xla
+from lowering.in_xla import stop_in_xla as stop_in_xla
 from lowering.inspection import inspect_module as inspect_module
 from lowering.legalize_quantize_mx import LegalizeQuantizeMx as LegalizeQuantizeMx
 from lowering.legalize_scaled_matmul import LegalizeScaledMatmul as LegalizeScaledMatmul
@@ -24,5 +28,7 @@ from lowering.reading import read_module as read_module
 from lowering.reading import recognise as recognise
 from lowering.registry import PASSES as PASSES
 from lowering.rules import Target as Target
+from lowering.running import execute as execute
+from lowering.running import load_function as load_function
 from lowering.writing import print_hlo_proto as print_hlo_proto
 from lowering.writing import write_module as write_module

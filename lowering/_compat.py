@@ -72,6 +72,14 @@ def bytecode(module: Any) -> bytes:
     return buffer.getvalue()
 
 
+def is_dictionary_attribute(text: str, context: Any) -> bool:
+    """Whether a text parses as an MLIR dictionary attribute."""
+    try:
+        return isinstance(ir.Attribute.parse(text, context), ir.DictAttr)
+    except IR_ERRORS:
+        return False
+
+
 def strip_locations(module: Any) -> None:
     """Makes every location of a module unknown. The module's context must be current."""
     passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)

@@ -14,17 +14,20 @@ import numpy as np
 
 from lowering import hlo_adapter
 from lowering._compat import ir
-from lowering.diagnostics import SourceLocation
+from lowering.diagnostics import SourceLocation, error
 from lowering.locations import source_of
 from lowering.module import Module
 
-QUANTIZE_TARGET = "QuantizeMX"
+QUANTIZE_TARGET = hlo_adapter.QUANTIZE_TARGET
 SCALED_DOT_TARGET = hlo_adapter.SCALED_DOT_TARGET
 SCALE_RULE_ATTRIBUTE = "mx_scale_rule"
 """Frontend attribute that carries the name of a scale rule other than EMAX."""
 
 CUSTOM_CALL, COMPOSITE = "stablehlo.custom_call", "stablehlo.composite"
 FRONTEND_ATTRIBUTES, MHLO_BACKEND_CONFIG = "mhlo.frontend_attributes", "mhlo.backend_config"
+
+
+_NO_ARRAYS = ("token", "opaque")
 
 
 class Spelling(enum.StrEnum):
@@ -38,7 +41,10 @@ class Spelling(enum.StrEnum):
 
 @dataclass(frozen=True)
 class ArrayShape:
-    """Element type and dimensions of one value; None is a dynamic dimension. `dims` is empty for what is no array."""
+    """Element type and dimensions of one value; None is a dynamic dimension.
+
+    What is no array has no dimensions, and its kind as element type: `token`, or a tuple's elements in parentheses.
+    """
 
     element_type: str
     dims: tuple[int | None, ...] = ()
@@ -58,7 +64,14 @@ class ArrayShape:
         """The dimensions, dynamic ones left out; callers check `is_static` first."""
         return tuple(d for d in self.dims if d is not None)
 
+    @property
+    def is_tuple(self) -> bool:
+        """Whether this is a tuple."""
+        return self.element_type.startswith("(")
+
     def __str__(self) -> str:
+        if self.is_tuple or self.element_type in _NO_ARRAYS:
+            return self.element_type
         return f"{self.element_type}[{','.join('?' if d is None else str(d) for d in self.dims)}]"
 
 
@@ -118,8 +131,8 @@ def target_of(op: Any) -> str:
     StableHLO wants a namespace in a composite's name (`vendor.QuantizeMX`); which one is the author's choice.
     """
     if op.name == CUSTOM_CALL:
-        return str(op.attributes["call_target_name"].value)
-    return str(op.attributes["name"].value).rpartition(".")[2]
+        return text_of(op.attributes["call_target_name"])
+    return text_of(op.attributes["name"]).rpartition(".")[2]
 
 
 def describe(module: Module, op: Any) -> Call:
@@ -171,7 +184,8 @@ def _constant_value(producer: Any) -> int | tuple[int, ...] | None:
 def array_shape(mlir_type: Any) -> ArrayShape:
     """Returns a type as HLO spells it."""
     if isinstance(mlir_type, ir.TupleType):
-        return ArrayShape("tuple")
+        elements = (array_shape(mlir_type.get_type(i)) for i in range(mlir_type.num_types))
+        return ArrayShape(f"({', '.join(map(str, elements))})")
     if not isinstance(mlir_type, ir.RankedTensorType):
         return ArrayShape("token" if "token" in str(mlir_type) else "opaque")
     dims = tuple(None if mlir_type.is_dynamic_dim(i) else d for i, d in enumerate(mlir_type.shape))
@@ -182,7 +196,15 @@ def dictionary(attributes: Any, name: str) -> dict[str, str]:
     """Returns a dictionary attribute of strings, empty when absent."""
     if name not in attributes:
         return {}
-    return {a.name: a.attr.value for a in attributes[name] if isinstance(a.attr, ir.StringAttr)}
+    return {a.name: text_of(a.attr) for a in attributes[name] if isinstance(a.attr, ir.StringAttr)}
+
+
+def text_of(attribute: Any) -> str:
+    """Returns the text of a string attribute. Raises LoweringError (MX002) when it is not UTF-8."""
+    try:
+        return str(attribute.value)
+    except (RuntimeError, UnicodeDecodeError):
+        raise error("MX002", f"the attribute {attribute} is not UTF-8 text", "write it as UTF-8") from None
 
 
 _HLO_ELEMENT_TYPES = {"i1": "pred", "complex<f32>": "c64", "complex<f64>": "c128"}
@@ -217,7 +239,7 @@ def _config(op: Any) -> tuple[Spelling, str | None]:
     config = attributes["backend_config"]
     if isinstance(config, ir.StringAttr):
         # An empty string is what jaxlib writes for an absent configuration.
-        return Spelling.STRING, config.value or None
+        return Spelling.STRING, text_of(config) or None
     return Spelling.DICTIONARY, _json_text(config)
 
 
@@ -233,7 +255,9 @@ def _json_value(attribute: Any) -> Any:
         return [_json_value(a) for a in attribute]
     if isinstance(attribute, ir.DenseElementsAttr) and isinstance(attribute.type.element_type, ir.IntegerType):
         return np.asarray(attribute).tolist()
-    if isinstance(attribute, ir.StringAttr | ir.BoolAttr | ir.IntegerAttr | ir.FloatAttr):
+    if isinstance(attribute, ir.StringAttr):
+        return text_of(attribute)
+    if isinstance(attribute, ir.BoolAttr | ir.IntegerAttr | ir.FloatAttr):
         return attribute.value
     if isinstance(attribute, str | bool | int | float):
         return attribute

@@ -32,6 +32,9 @@ MX_CODES: dict[str, str] = {
     "MX011": "results differ",
     "MX012": "jaxlib stopped the process",
     "MX013": "the element format of a scaled matmul is not one of the two it knows",
+    "MX014": "a call is legal",
+    "MX015": "an HLO signature with nested tuples is flattened",
+    "MX016": "a call cannot be lowered to BIR",
 }
 """This project's own codes, each with what it means. The contract's codes are documented with their rules."""
 

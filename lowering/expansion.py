@@ -30,6 +30,9 @@ from lowering.module import Module
 from lowering.rewriting import MetadataEntry, replace
 from lowering.rules import Target
 
+FUNCTION_NAME = "mx_expansion"
+"""Name of the function that is lowered, by which its modules can be told."""
+
 _SCALE_RULES = {r.name: r for r in (jax_mx.EMAX, jax_mx.EMAX_ALT, jax_mx.NKI, jax_mx.OCP_FLOOR)}
 _DTYPES = {
     "bf16": jnp.bfloat16,
@@ -144,9 +147,13 @@ def lowered(operation: MxOp) -> Any:
 
 
 def _lower(function: Callable[..., Any], operands: tuple[ArrayShape, ...]) -> Any:
+
+    def mx_expansion(*arrays: jax.Array) -> Any:
+        return function(*arrays)
+
     arguments = [jax.ShapeDtypeStruct(o.static_dims, _DTYPES[o.element_type]) for o in operands]
     with jax_mx.lowering_mode("inline"):
-        return jax.jit(function).trace(*arguments).lower(lowering_platforms=("cpu",))
+        return jax.jit(mx_expansion).trace(*arguments).lower(lowering_platforms=("cpu",))
 
 
 def _quantize_op(call: Call) -> QuantizeOp:
@@ -160,7 +167,7 @@ def _quantize_op(call: Call) -> QuantizeOp:
     else:
         metadata = call.metadata
         dtype = _FORMATS.get(call.target.rpartition("_")[2], "")
-        arrays = [o for o in call.operands if o.element_type != "tuple"]
+        arrays = [o for o in call.operands if not o.is_tuple]
         if metadata is None or len(metadata) != 4 or len(arrays) != 1 or not dtype or len(call.results) != 2:
             raise _cannot_run(call, "its operands are not metadata {dims, dim, block size, 0} and one array")
         operand, named, block_size = arrays[0], metadata[1], metadata[2]
@@ -184,7 +191,7 @@ def _scaled_dot_op(call: Call) -> ScaledDotOp:
     if call.target == SCALED_DOT_TARGET:
         facts = scaled_dot_rules.facts_of(call)
     else:
-        arrays = tuple(o for o in call.operands if o.element_type != "tuple")
+        arrays = tuple(o for o in call.operands if not o.is_tuple)
         facts = scaled_dot_rules.facts_of(call.with_operands(arrays))
     errors = [d for d in scaled_dot_rules.check_scaled_dot(facts) if d.severity == "error"]
     if errors:
@@ -233,7 +240,7 @@ def _import_function(module: Module, operation: MxOp, index: int) -> str:
     """Copies an expansion's functions into a module under new names; returns the name of the one to call."""
     expansion = ir.Module.parse(str(lowered(operation).compiler_ir("stablehlo")))
     functions = [op for op in expansion.body.operations if op.operation.name == "func.func"]
-    names = {f.attributes["sym_name"].value: f"mx_expansion_{index}_{n}" for n, f in enumerate(functions)}
+    names = {f.attributes["sym_name"].value: f"{FUNCTION_NAME}_{index}_{n}" for n, f in enumerate(functions)}
 
     def rename(op: Any) -> Any:
         for attribute in ("sym_name", "callee"):

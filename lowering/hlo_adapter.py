@@ -6,6 +6,7 @@ constants that feeds a legalized call becomes the one tuple constant that the ha
 """
 
 import math
+from collections.abc import Callable
 
 from lowering import hlo_proto as p
 from lowering.hlo_proto import Computation, Message
@@ -13,28 +14,70 @@ from lowering.hlo_proto import Computation, Message
 NAME_ATTRIBUTE = "mx_instruction_name"
 """Frontend attribute that carries an HLO instruction's name while the module is StableHLO; never written out."""
 
+QUANTIZE_TARGET = "QuantizeMX"
 SCALED_DOT_TARGET = "__op$block_scaled_dot"
 LEGALIZED_PREFIXES = ("QuantizeMX_", "ScaledMatmul_")
+COMPOSITE_NAME = b"composite.name"
+"""Frontend attribute by which XLA tells a composite's name."""
 
-_TUPLE_ELEMENT_TYPE = 13
+_TYPED_FFI = 4
 
 
-def prepare_for_stablehlo(proto: bytes, name_needles: tuple[bytes, ...]) -> bytes:
-    """Returns the module with tuple constants taken apart and names attached to calls that may be MX calls.
+def prepare_for_stablehlo(proto: bytes, name_needles: tuple[bytes, ...], is_dictionary: Callable[[str], bool]) -> bytes:
+    """Returns the module in a form that jaxlib's converter takes without losing or refusing what matters here.
+
+    Tuple constants are taken apart, composites with several results unwrapped, and names attached to calls that may be
+    MX calls.
 
     Args:
         proto: A serialized HloModuleProto.
         name_needles: Lower-case pieces of custom call targets whose instruction name must survive.
+        is_dictionary: Whether a text is an MLIR dictionary attribute; the converter crashes on a call of the typed FFI
+            whose configuration is none.
+
+    Raises:
+        ProtoError: When the bytes are not a module, or a typed FFI call has no dictionary.
     """
-    edit = p.ModuleEdit(Message.parse(proto), (b"custom-call", b"constant"))
+    edit = p.ModuleEdit(Message.parse(proto), (b"custom-call", b"constant", COMPOSITE_NAME))
     for computation in edit.computations():
         _unfold_tuple_constants(computation)
         for instruction in computation.instructions:
+            if instruction.get_int(p.IS_COMPOSITE) and _is_tuple(instruction):
+                _unwrap_composite(instruction)
             if instruction.get_bytes(p.OPCODE) == b"custom-call":
+                _check_typed_ffi(instruction, is_dictionary)
                 target = instruction.get_bytes(p.TARGET).lower()
                 if any(needle in target for needle in name_needles):
                     add_frontend_attribute(instruction, NAME_ATTRIBUTE.encode(), instruction.get_bytes(p.NAME))
     return edit.serialize()
+
+
+def _unwrap_composite(call: Message) -> None:
+    """Makes a custom call of a composite named `QuantizeMX`, and a plain call of any other.
+
+    jaxlib's converter makes an invalid composite of one that has several results.
+    """
+    attributes = Message.parse(call.get_bytes(p.FRONTEND_ATTRIBUTES))
+    entries = {m.get_bytes(1): m.get_bytes(2) for m in map(Message.parse, attributes.all_bytes(1))}
+    call.remove(p.IS_COMPOSITE)
+    if entries.get(COMPOSITE_NAME, b"").rpartition(b".")[2] != QUANTIZE_TARGET.encode():
+        return
+    call.remove(p.CALLED)
+    call.remove(p.FRONTEND_ATTRIBUTES)
+    for key, value in entries.items():
+        if not key.startswith(b"composite."):
+            add_frontend_attribute(call, key, value)
+    call.set(p.OPCODE, b"custom-call")
+    call.set(p.TARGET, QUANTIZE_TARGET.encode())
+    call.set(p.API_VERSION, _TYPED_FFI)
+    call.set(p.BACKEND_CONFIG, entries.get(b"composite.attributes", b"{}"))
+
+
+def _check_typed_ffi(call: Message, is_dictionary: Callable[[str], bool]) -> None:
+    config = call.get_bytes(p.BACKEND_CONFIG)
+    if call.get_int(p.API_VERSION) == _TYPED_FFI and config and not is_dictionary(config.decode(errors="replace")):
+        name = call.get_bytes(p.NAME).decode(errors="replace")
+        raise p.ProtoError(f"the backend_config of {name}, a typed FFI call, is not an MLIR dictionary")
 
 
 def fold_metadata_constants(proto: bytes) -> bytes:
@@ -44,6 +87,15 @@ def fold_metadata_constants(proto: bytes) -> bytes:
     for computation in edit.computations():
         _fold(computation, needles)
     return edit.serialize()
+
+
+def has_nested_tuples(proto: bytes) -> bool:
+    """Whether the entry takes a tuple or returns a tuple in a tuple; jaxlib's converter flattens both."""
+    signature = Message.parse(Message.parse(proto).get_bytes(p.MODULE_SIGNATURE))
+    parameters = [Message.parse(shape) for shape in signature.all_bytes(p.SIGNATURE_PARAMETERS)]
+    result = Message.parse(signature.get_bytes(p.SIGNATURE_RESULT))
+    shapes = parameters + [Message.parse(shape) for shape in result.all_bytes(p.SHAPE_TUPLE)]
+    return any(shape.get_int(p.SHAPE_ELEMENT_TYPE) == p.TUPLE_ELEMENT_TYPE for shape in shapes)
 
 
 def add_frontend_attribute(instruction: Message, key: bytes, value: bytes) -> None:
@@ -60,7 +112,7 @@ def _unfold_tuple_constants(computation: Computation) -> None:
     def unfold(shape: bytes, literal: Message, name: bytes) -> Message:
         nonlocal next_id
         instruction = Message([(p.NAME, p.BYTES, name)])
-        if Message.parse(shape).get_int(p.SHAPE_ELEMENT_TYPE) == _TUPLE_ELEMENT_TYPE:
+        if Message.parse(shape).get_int(p.SHAPE_ELEMENT_TYPE) == p.TUPLE_ELEMENT_TYPE:
             element_shapes = Message.parse(shape).all_bytes(p.SHAPE_TUPLE)
             elements = zip(element_shapes, literal.all_bytes(p.LITERAL_TUPLE), strict=True)
             ids = []
@@ -90,7 +142,7 @@ def _unfold_tuple_constants(computation: Computation) -> None:
 
 
 def _is_tuple(instruction: Message) -> bool:
-    return Message.parse(instruction.get_bytes(p.SHAPE)).get_int(p.SHAPE_ELEMENT_TYPE) == _TUPLE_ELEMENT_TYPE
+    return Message.parse(instruction.get_bytes(p.SHAPE)).get_int(p.SHAPE_ELEMENT_TYPE) == p.TUPLE_ELEMENT_TYPE
 
 
 def _fold(computation: Computation, prefixes: tuple[bytes, ...]) -> None:
@@ -131,7 +183,7 @@ def _fold(computation: Computation, prefixes: tuple[bytes, ...]) -> None:
 
 
 def _literal(instruction: Message, by_id: dict[int, Message]) -> bytes | None:
-    """Returns the literal of a constant, also of one that jaxlib wrote as a broadcast scalar; None for anything else."""
+    """Returns the literal of a constant, also of one that jaxlib wrote as a broadcast scalar; None for all else."""
     opcode = instruction.get_bytes(p.OPCODE)
     if opcode == b"constant":
         return instruction.get_bytes(p.LITERAL)

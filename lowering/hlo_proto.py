@@ -12,11 +12,14 @@ from dataclasses import dataclass, field
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 # XLA's hlo.proto and xla_data.proto.
-MODULE_COMPUTATIONS = 3
+MODULE_COMPUTATIONS, MODULE_SIGNATURE, MODULE_ENTRY_ID = 3, 4, 6
+SIGNATURE_PARAMETERS, SIGNATURE_RESULT = 1, 2
 COMPUTATION_INSTRUCTIONS, COMPUTATION_ID, COMPUTATION_ROOT = 2, 5, 6
-NAME, OPCODE, SHAPE, LITERAL, TARGET = 1, 2, 3, 8, 28
+NAME, OPCODE, SHAPE, METADATA, LITERAL, TARGET = 1, 2, 3, 7, 8, 28
 ID, OPERANDS, CONTROL_PREDECESSORS, CALLED, BACKEND_CONFIG, FRONTEND_ATTRIBUTES = 35, 36, 37, 38, 43, 68
-SHAPE_ELEMENT_TYPE, SHAPE_DIMENSIONS, SHAPE_TUPLE = 2, 3, 4
+API_VERSION, IS_COMPOSITE = 77, 89
+SHAPE_ELEMENT_TYPE, SHAPE_DIMENSIONS, SHAPE_TUPLE, SHAPE_LAYOUT, LAYOUT_MINOR_TO_MAJOR = 2, 3, 4, 5, 1
+TUPLE_ELEMENT_TYPE = 13
 LITERAL_SHAPE, LITERAL_S64, LITERAL_TUPLE = 1, 5, 10
 
 
@@ -124,8 +127,12 @@ class Message:
 
     def set(self, number: int, value: int | bytes) -> None:
         """Replaces a field (appended when absent)."""
-        self.fields = [f for f in self.fields if f[0] != number]
+        self.remove(number)
         self.fields.append((number, VARINT if isinstance(value, int) else BYTES, value))
+
+    def remove(self, number: int) -> None:
+        """Removes a field, every value of it."""
+        self.fields = [f for f in self.fields if f[0] != number]
 
     def set_ints(self, number: int, values: Iterable[int]) -> None:
         """Replaces a repeated integer field by a packed one."""
@@ -159,11 +166,6 @@ class Computation:
         return message.serialize()
 
 
-def edit_computations(proto: bytes, needles: tuple[bytes, ...]) -> "ModuleEdit":
-    """Opens a module for editing; only computations that contain one of `needles` are taken apart."""
-    return ModuleEdit(Message.parse(proto), needles)
-
-
 class ModuleEdit:
     """A module whose computations are edited in place; use `computations` and then `serialize`."""
 
@@ -184,8 +186,9 @@ class ModuleEdit:
         """The module's own fields."""
         return self._module
 
-    def serialize(self) -> bytes:
-        """Returns the edited module as bytes."""
+    def serialize(self, first: Iterable[Computation] = ()) -> bytes:
+        """Returns the edited module as bytes, with further computations before its own, which may call them."""
         for index, computation in self._open.items():
             self._module.fields[index] = (MODULE_COMPUTATIONS, BYTES, computation.serialize())
-        return self._module.serialize()
+        added = [(MODULE_COMPUTATIONS, BYTES, c.serialize()) for c in first]
+        return Message(added + self._module.fields).serialize()

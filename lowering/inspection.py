@@ -125,7 +125,7 @@ def _legalized_row(call: Call) -> Row:
     return Row(
         name=call.name,
         target=call.target,
-        operand=", ".join(str(o) for o in call.operands if o.element_type != "tuple") or "-",
+        operand=", ".join(str(o) for o in call.operands if not o.is_tuple) or "-",
         dtype=_DTYPES.get(call.target.split("_")[-1 if is_quantize else 1], "-"),
         axis=str(metadata[1]) if readable and metadata else "-",
         block_size=str(metadata[2]) if readable and metadata else "-",

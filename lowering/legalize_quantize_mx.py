@@ -46,7 +46,7 @@ class LegalizeQuantizeMx:
     target: Target = field(default=Target.TRN3, metadata={"doc": "Hardware generation to validate for."})
     allow_fp4: bool = field(default=False, metadata={"doc": "Accept float4_e2m1fn with 16-bit containers."})
     validate: bool = field(
-        default=True, metadata={"doc": "Check the calls first; without it a malformed call is tagged silently."}
+        default=True, metadata={"doc": "Skip the check of the contract; a malformed call is then tagged silently."}
     )
 
     def diagnose(self, module: Module) -> list[Diagnostic]:

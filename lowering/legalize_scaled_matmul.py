@@ -33,7 +33,7 @@ class LegalizeScaledMatmul:
     summary: ClassVar[str] = "Turn __op$block_scaled_dot calls into ScaledMatmul_* calls with dimension metadata."
 
     validate: bool = field(
-        default=True, metadata={"doc": "Check the calls first; without it a malformed call is tagged silently."}
+        default=True, metadata={"doc": "Skip the check of the contract; a malformed call is then tagged silently."}
     )
 
     def diagnose(self, module: Module) -> list[Diagnostic]:

@@ -3,19 +3,24 @@
 Exit status: 0 when all is well, 1 when there are diagnostics, 2 when the command line makes no sense.
 """
 
+import faulthandler
 import sys
 from collections.abc import Callable, Sequence
 
 import jax
 from absl import app, flags, logging
 
-from lowering.cli import convert, inspect, optimize, rules, run, validate
+from lowering.bir import cli as bir
+from lowering.cli import convert, explain, inspect, isolation, optimize, passes, rules, run, validate
 from lowering.cli.flags import UsageError
 from lowering.diagnostics import LoweringError
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "bir": bir.run,
     "convert": convert.run,
+    "explain": explain.run,
     "inspect": inspect.run,
+    "passes": passes.run,
     "rules": rules.run,
     "run": run.run,
     "validate": validate.run,
@@ -24,8 +29,11 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 
 _USAGE = f"""\
 usage: {optimize.USAGE}
+       {bir.USAGE}
        {convert.USAGE}
+       {explain.USAGE}
        {inspect.USAGE}
+       {passes.USAGE}
        {rules.USAGE}
        {run.USAGE}
        {validate.USAGE}
@@ -51,10 +59,24 @@ def run_command(arguments: Sequence[str]) -> int:
 
 def console_main() -> None:
     """Entry point of the console script."""
+    sys.exit(isolation.run_isolated(_run_under_absl))
+
+
+def _run_under_absl() -> int:
     # Only the CPU is ever used; looking for other devices takes time and prints log lines.
     jax.config.update("jax_platforms", "cpu")
     logging.set_verbosity(logging.WARNING)
-    app.run(lambda argv: run_command(argv[1:]), flags_parser=_leave_flags_to_the_command)
+    status = 0
+
+    def command(argv: Sequence[str]) -> int:
+        nonlocal status
+        # absl prints Python frames when a signal ends the process; the parent has a diagnostic for that.
+        faulthandler.disable()
+        status = run_command(argv[1:])
+        return status
+
+    app.run(command, flags_parser=_leave_flags_to_the_command)
+    return status
 
 
 def _leave_flags_to_the_command(argv: Sequence[str]) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
 
 from lowering.diagnostics import Diagnostic, LoweringError, Severity
+from lowering.hlo_adapter import has_nested_tuples
 from lowering.module import Module
 from lowering.reading import verify
 
@@ -79,4 +80,13 @@ def run_passes(
             reports.append(PassReport(name=p.name, rewritten=rewritten, seconds=seconds))
             if after_each is not None:
                 after_each(p, module)
+    if module.changed and module.hlo_proto is not None and has_nested_tuples(module.hlo_proto):
+        diagnostics.append(
+            Diagnostic(
+                severity=Severity.WARNING,
+                code="MX015",
+                cause=f"{module.name}: jaxlib flattens the entry's nested tuples on the way through StableHLO",
+                resolution="expect flat parameters and results, or return a flat tuple",
+            )
+        )
     return diagnostics, reports

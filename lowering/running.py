@@ -1,6 +1,6 @@
 """Executes a module with MX calls on the CPU, on given or random inputs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from lowering import _compat
 from lowering._compat import ir
 from lowering.calls import ArrayShape, array_shape
-from lowering.diagnostics import error
+from lowering.diagnostics import LoweringError, error
 from lowering.expansion import expand_calls
 from lowering.module import Module
 
@@ -65,6 +65,27 @@ def load_arguments(module: Module, files: Sequence[str]) -> list[np.ndarray[Any,
     return [_load(file, shape) for file, shape in zip(files, shapes, strict=True)]
 
 
+def load_function(module: Module) -> Callable[..., list[jax.Array]]:
+    """Compiles a module for the CPU as it is; returns a function of its arguments.
+
+    Within `enable_in_xla` the module may have MX calls. The compilation happens here, not when the function is called.
+
+    Raises:
+        LoweringError: With code MX007 when XLA cannot compile the module.
+    """
+    device = jax.local_devices(backend="cpu")[0]
+    with module.context:
+        try:
+            executable = _compat.compile_cpu(module.mlir)
+        except _compat.IR_ERRORS as e:
+            raise _cannot_execute(module, e) from None
+
+    def call(*arguments: Any) -> list[jax.Array]:
+        return list(executable.execute([jax.device_put(a, device) for a in arguments]))
+
+    return call
+
+
 def execute(module: Module, arguments: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
     """Runs a module on the CPU with its MX calls expanded; the module itself is not changed.
 
@@ -72,16 +93,17 @@ def execute(module: Module, arguments: Sequence[np.ndarray[Any, Any]]) -> list[n
         LoweringError: With code MX007 when the module cannot be executed here.
     """
     expanded = module.clone()
-    with expanded.context:
-        expand_calls(expanded)
-        device = jax.local_devices(backend="cpu")[0]
-        try:
-            executable = _compat.compile_cpu(expanded.mlir)
-            results = executable.execute([jax.device_put(a, device) for a in arguments])
-        except _compat.IR_ERRORS as e:
-            cause = " ".join(str(e).split())[:500]
-            raise error("MX007", f"{module.name} cannot be executed: {cause}", "remove what a CPU cannot run") from None
-    return [np.asarray(r) for r in results]
+    expand_calls(expanded)
+    function = load_function(expanded)
+    try:
+        return [np.asarray(r) for r in function(*arguments)]
+    except _compat.IR_ERRORS as e:
+        raise _cannot_execute(module, e) from None
+
+
+def _cannot_execute(module: Module, cause: Exception) -> LoweringError:
+    reason = " ".join(str(cause).split())[:500]
+    return error("MX007", f"{module.name} cannot be executed: {reason}", "remove what a CPU cannot run")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,12 +29,16 @@ class Side:
         shape: Its shape, None when the call does not have its four operands.
         batch: Configured batch dimensions.
         contracting: Configured contracting dimensions.
+        batch_known: Whether the configuration's batch dimensions could be read; nothing is said about them otherwise.
+        contracting_known: Likewise for the contracting dimensions.
     """
 
     name: str
     shape: ArrayShape | None
     batch: tuple[int, ...]
     contracting: tuple[int, ...]
+    batch_known: bool = True
+    contracting_known: bool = True
 
     @property
     def rank(self) -> int:
@@ -54,7 +58,7 @@ class Side:
     @property
     def effective_contracting(self) -> tuple[int, ...]:
         """Contracting dimensions in use, non-negative: those configured and in range, else the last."""
-        if self.rank == 0:
+        if self.rank == 0 or not self.contracting_known:
             return ()
         return tuple(d % self.rank for d in self.contracting or (-1,) if d in range(-self.rank, self.rank))
 
@@ -112,12 +116,21 @@ def facts_of(call: Call) -> ScaledDotFacts:
         call=call,
         parsed=parsed,
         config=config,
-        lhs=Side(
-            name="lhs", shape=lhs, batch=config.lhs_batch_dimensions, contracting=config.lhs_contracting_dimensions
-        ),
-        rhs=Side(
-            name="rhs", shape=rhs, batch=config.rhs_batch_dimensions, contracting=config.rhs_contracting_dimensions
-        ),
+        lhs=_side("lhs", lhs, parsed, config.lhs_batch_dimensions, config.lhs_contracting_dimensions),
+        rhs=_side("rhs", rhs, parsed, config.rhs_batch_dimensions, config.rhs_contracting_dimensions),
+    )
+
+
+def _side(
+    name: str, shape: ArrayShape | None, parsed: Parsed, batch: tuple[int, ...], contracting: tuple[int, ...]
+) -> Side:
+    return Side(
+        name=name,
+        shape=shape,
+        batch=batch,
+        contracting=contracting,
+        batch_known=parsed.readable(f"{name}_batch_dimensions"),
+        contracting_known=parsed.readable(f"{name}_contracting_dimensions"),
     )
 
 
@@ -127,7 +140,7 @@ def check_scaled_dot(facts: ScaledDotFacts) -> list[Diagnostic]:
 
 
 def _batch_differs(f: ScaledDotFacts) -> bool:
-    if None in (f.lhs.shape, f.rhs.shape):
+    if any(s.shape is None or not s.batch_known for s in f.sides):
         return False
     if len(f.lhs.batch) != len(f.rhs.batch):
         return True

@@ -1,0 +1,1 @@
+"""Tests; `tests.reference` is the contract they hold everything to."""

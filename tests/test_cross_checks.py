@@ -1,4 +1,4 @@
-"""Cross-checks against implementations that nobody here wrote: ml_dtypes' casts and StableHLO's reference interpreter."""
+"""Cross-checks against implementations nobody here wrote: ml_dtypes' casts and StableHLO's reference interpreter."""
 
 import jax
 import jax.numpy as jnp

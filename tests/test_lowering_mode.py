@@ -39,7 +39,7 @@ def custom_calls(lowered: Any) -> list[Call]:
     def visit(operation: ir.Operation) -> ir.WalkResult:
         if operation.name == "stablehlo.custom_call":
             attributes = operation.attributes
-            frontend = attributes["mhlo.frontend_attributes"] if "mhlo.frontend_attributes" in attributes else None
+            frontend = attributes.get("mhlo.frontend_attributes", None)
             call = Call(
                 target=attributes["call_target_name"].value,
                 config=json.loads(attributes["backend_config"].value),

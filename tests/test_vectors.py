@@ -1,9 +1,9 @@
 """Differential test against bytes that torchao printed.
 
-torchao's FLOOR is `OCP_FLOOR`, and `EMAX` wherever no NaN is in the block, but for two things of torchao's own: a block with
-scale byte 0 is multiplied by 2**126 instead of 2**127, and its NaN codes (e5m2 0x7F, fp4 arbitrary). torchao's CEIL subtracts EMAX from the
-exponent rounded up: for a block whose largest magnitude is no power of two that is EMAX - 1 from the exponent, which is
-`EMAX_ALT`.
+torchao's FLOOR is `OCP_FLOOR`, and `EMAX` wherever no NaN is in the block, but for two things of torchao's own: a block
+with scale byte 0 is multiplied by 2**126 instead of 2**127, and its NaN codes (e5m2 0x7F, fp4 arbitrary). torchao's
+CEIL subtracts EMAX from the exponent rounded up: for a block whose largest magnitude is no power of two that is
+EMAX - 1 from the exponent, which is `EMAX_ALT`.
 """
 
 import pathlib

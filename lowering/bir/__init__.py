@@ -8,8 +8,8 @@ checked against the compiler's rules (`verify`), run on a laptop (`simulate`) an
 from lowering.bir.disasm import disassemble as disassemble
 from lowering.bir.errors import BirError as BirError
 from lowering.bir.errors import BirFormatError as BirFormatError
+from lowering.bir.errors import BirLoweringError as BirLoweringError
 from lowering.bir.errors import EncodeError as EncodeError
-from lowering.bir.errors import LoweringError as LoweringError
 from lowering.bir.errors import SimulationError as SimulationError
 from lowering.bir.errors import VerificationError as VerificationError
 from lowering.bir.json_io import from_json as from_json

@@ -6,7 +6,7 @@ interval of bytes that no other live buffer shares, in all its partitions.
 
 from __future__ import annotations
 
-from lowering.bir.errors import LoweringError
+from lowering.bir.errors import BirLoweringError
 from lowering.bir.geometry import CORE_V4
 
 __all__ = ["SbufAllocator"]
@@ -22,10 +22,10 @@ class SbufAllocator:
             budget: Bytes per partition that may be used.
 
         Raises:
-            LoweringError: `budget` is not between 1 and what the core offers.
+            BirLoweringError: `budget` is not between 1 and what the core offers.
         """
         if not 0 < budget <= CORE_V4.sbuf_usable:
-            raise LoweringError(
+            raise BirLoweringError(
                 f"the SBUF budget is {budget} bytes per partition, wanted 1 to {CORE_V4.sbuf_usable}, "
                 f"what {CORE_V4.arch} leaves to programs"
             )
@@ -36,17 +36,17 @@ class SbufAllocator:
         """The first byte of a free interval of `size` bytes, a multiple of `alignment`.
 
         Raises:
-            LoweringError: No interval is large enough, or `name` is live already.
+            BirLoweringError: No interval is large enough, or `name` is live already.
         """
         if name in self._live:
-            raise LoweringError(f"the buffer {name} is allocated already")
+            raise BirLoweringError(f"the buffer {name} is allocated already")
         start = 0
         for low, high in sorted(self._live.values()):
             if start + size <= low:
                 break
             start = -(-high // alignment) * alignment
         if start + size > self._budget:
-            raise LoweringError(
+            raise BirLoweringError(
                 f"the buffer {name} wants {size} bytes per partition of SBUF; "
                 f"{max(0, self._budget - start)} of {self._budget} are available"
             )
@@ -57,8 +57,8 @@ class SbufAllocator:
         """Frees the interval of `name`.
 
         Raises:
-            LoweringError: `name` is not live.
+            BirLoweringError: `name` is not live.
         """
         if name not in self._live:
-            raise LoweringError(f"the buffer {name} is not allocated")
+            raise BirLoweringError(f"the buffer {name} is not allocated")
         del self._live[name]

@@ -8,7 +8,7 @@ from math import prod
 
 from lowering.bir.allocator import SbufAllocator
 from lowering.bir.dtypes import Dtype, dtype_named
-from lowering.bir.errors import LoweringError
+from lowering.bir.errors import BirLoweringError
 from lowering.bir.program import Allocation, MemoryLocation
 from lowering.bir.tiling import MAX_COLUMNS, Layout, partition_chunks
 
@@ -62,7 +62,7 @@ def plan_buffers(
         pack_scales: Share one scale buffer through pack offsets.
 
     Raises:
-        LoweringError: The width is out of range or its buffers exceed the budget.
+        BirLoweringError: The width is out of range or its buffers exceed the budget.
     """
     allocator = SbufAllocator(budget)
     chunks = partition_chunks(layout.k)
@@ -77,12 +77,12 @@ def plan_buffers(
 
     width = _widest(total, budget, needed) if columns is None else columns
     if not 1 <= width <= MAX_COLUMNS:
-        raise LoweringError(
+        raise BirLoweringError(
             f"columns_per_tile is {width}, wanted 1 to {MAX_COLUMNS}: 4 elements a column, counted in u16"
         )
     width = min(width, total)
     if needed(width) > budget:
-        raise LoweringError(
+        raise BirLoweringError(
             f"a tile of {width} columns wants {needed(width)} bytes per partition of SBUF for its buffers; "
             f"{budget} are available"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BirError", "BirFormatError", "EncodeError", "LoweringError", "SimulationError", "VerificationError"]
+__all__ = ["BirError", "BirFormatError", "BirLoweringError", "EncodeError", "SimulationError", "VerificationError"]
 
 
 class BirError(ValueError):
@@ -13,7 +13,7 @@ class BirFormatError(BirError):
     """A BIR JSON text is malformed; the message starts with the JSON path."""
 
 
-class LoweringError(BirError):
+class BirLoweringError(BirError):
     """A call cannot be lowered as asked (shape, dtype, budget or target)."""
 
 

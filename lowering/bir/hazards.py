@@ -37,9 +37,9 @@ class HazardTracker:
         Raises:
             SimulationError: A byte was never written, or its writer is not ordered before.
         """
-        writers = self._memory.writers(access)
-        if writers is None:
+        if self._memory.is_constant(access):
             return
+        writers = self._memory.writers(access)
         for writer in _distinct(writers):
             if writer == NEVER:
                 where = _spell(access, _first(writers == writer))
@@ -56,9 +56,6 @@ class HazardTracker:
             SimulationError: An earlier reader or writer of a byte is not ordered before.
         """
         writers = self._memory.writers(access)
-        if writers is None:
-            where = access.address
-            raise SimulationError(f"{self._name(index)} writes {where}, which is constant input")
         for writer in _distinct(writers):
             if writer not in (NEVER, GIVEN) and not self._ordered(writer - 2, index):
                 where = _spell(access, _first(writers == writer))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from lowering.bir.buffers import dram_tensor, plan_buffers
 from lowering.bir.dtypes import BF16, E2M1_X4, E4M3_X4, E5M2_X4, F16, Dtype, dtype_named
 from lowering.bir.emit import emit_tiles
-from lowering.bir.errors import LoweringError
+from lowering.bir.errors import BirLoweringError
 from lowering.bir.geometry import CORE_V4
 from lowering.bir.numerics import SCALE_RULES
 from lowering.bir.program import Block, Debug, Function, Module
@@ -82,14 +82,14 @@ def lower_calls(calls: Sequence[LegalizedCall], options: LowerOptions | None = N
     """One module with a function per call, named "sg0000", "sg0001" and so on.
 
     Raises:
-        LoweringError: A call or an option is not one the instruction can do, or a tile does not fit SBUF.
+        BirLoweringError: A call or an option is not one the instruction can do, or a tile does not fit SBUF.
     """
     options = options or LowerOptions()
     if options.target not in _TARGETS:
-        raise LoweringError(f"target is {options.target}, wanted core_v4 (trn3): no other core has QuantizeMx")
+        raise BirLoweringError(f"target is {options.target}, wanted core_v4 (trn3): no other core has QuantizeMx")
     rules = sorted({call.scale_rule for call in calls})
     if len(rules) > 1:
-        raise LoweringError(
+        raise BirLoweringError(
             f"the calls ask for the scale rules {', '.join(rules)}; the rule is module-wide, wanted one"
         )
     functions = tuple(_lower_call(call, f"sg{i:04d}", options) for i, call in enumerate(calls))
@@ -124,19 +124,21 @@ def _lower_call(call: LegalizedCall, name: str, options: LowerOptions) -> Functi
 def _checked_axis(call: LegalizedCall) -> int:
     rank = len(call.shape)
     if rank == 0 or any(size < 0 for size in call.shape):
-        raise LoweringError(f"{call.operand}: the shape is {list(call.shape)}, wanted rank 1 or more, sizes 0 or more")
+        raise BirLoweringError(
+            f"{call.operand}: the shape is {list(call.shape)}, wanted rank 1 or more, sizes 0 or more"
+        )
     if not -rank <= call.axis < rank:
-        raise LoweringError(f"{call.operand}: the axis is {call.axis}, wanted {-rank} to {rank - 1}")
+        raise BirLoweringError(f"{call.operand}: the axis is {call.axis}, wanted {-rank} to {rank - 1}")
     axis = call.axis % rank
     if call.shape[axis] % 4:
-        raise LoweringError(f"{call.operand}: axis {axis} has {call.shape[axis]} elements, wanted a multiple of 4")
+        raise BirLoweringError(f"{call.operand}: axis {axis} has {call.shape[axis]} elements, wanted a multiple of 4")
     for what, value, known in (
         ("element type", call.element_type, _SOURCES),
         ("dtype", call.dtype, _DATA),
         ("scale rule", call.scale_rule, SCALE_RULES),
     ):
         if value not in known:
-            raise LoweringError(f"{call.operand}: the {what} is {value}, wanted {' or '.join(known)}")
+            raise BirLoweringError(f"{call.operand}: the {what} is {value}, wanted {' or '.join(known)}")
     if len({call.operand, call.data, call.scale}) < 3:
-        raise LoweringError(f"the names {call.operand}, {call.data} and {call.scale} are not distinct")
+        raise BirLoweringError(f"the names {call.operand}, {call.data} and {call.scale} are not distinct")
     return axis

@@ -7,8 +7,7 @@ import pytest
 import jax_mx
 from hlo_fixtures.bir.generate import CALLS, DIRECTORY
 from lowering.bir import from_json, lower_calls, simulate, to_json, verify
-
-from .inputs import adversarial_bits
+from lowering.bir.adversarial import adversarial_bits
 
 NUMPY = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from lowering.bir import LegalizedCall, LowerOptions, Module, SimulationError, lower_calls, simulate
+from lowering.bir.adversarial import adversarial_bits
 from lowering.bir.program import AccessPattern, Immediate, Instruction
 
-from .inputs import adversarial_bits
 from .programs import allocation, dtype, module_of, pattern, sbuf
 from .test_simulator import dma, memset
 

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jax_mx
-from lowering.bir import LegalizedCall, LoweringError, LowerOptions, Module, lower_calls, simulate, verify
+from lowering.bir import BirLoweringError, LegalizedCall, LowerOptions, Module, lower_calls, simulate, verify
+from lowering.bir.adversarial import adversarial_bits
 from lowering.bir.wire import decode, encode, encode_module
-
-from .inputs import adversarial_bits
 
 RULES = {rule.name: rule for rule in (jax_mx.EMAX, jax_mx.EMAX_ALT, jax_mx.NKI, jax_mx.OCP_FLOOR)}
 NUMPY = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
@@ -185,7 +184,7 @@ GOOD = LegalizedCall((4, 64), "bfloat16", "float8_e4m3fn")
     ],
 )
 def test_calls_that_cannot_be_lowered(call: LegalizedCall, message: str) -> None:
-    with pytest.raises(LoweringError) as caught:
+    with pytest.raises(BirLoweringError) as caught:
         lower_calls([call])
     assert str(caught.value) == message
 
@@ -213,14 +212,14 @@ def test_calls_that_cannot_be_lowered(call: LegalizedCall, message: str) -> None
     ],
 )
 def test_options_that_cannot_be_met(options: LowerOptions, message: str) -> None:
-    with pytest.raises(LoweringError) as caught:
+    with pytest.raises(BirLoweringError) as caught:
         lower_calls([GOOD], options)
     assert str(caught.value) == message
 
 
 def test_one_rule_for_a_module() -> None:
     calls = [GOOD, LegalizedCall((4, 64), "bfloat16", "float8_e4m3fn", scale_rule="NKI")]
-    with pytest.raises(LoweringError) as caught:
+    with pytest.raises(BirLoweringError) as caught:
         lower_calls(calls)
     assert str(caught.value) == "the calls ask for the scale rules EMAX, NKI; the rule is module-wide, wanted one"
 

@@ -5,11 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
+from lowering.bir.adversarial import Bits, adversarial_bits
 from lowering.bir.dtypes import dtype_named
 from lowering.bir.numerics import SCALE_RULES, quantize_tile
 from tests import reference
-
-from .inputs import Bits, adversarial_bits
 
 COMBINATIONS = list(itertools.product(reference.SOURCES, reference.FORMATS, reference.RULES))
 

@@ -8,10 +8,10 @@ import pytest
 
 from lowering.bir import LegalizedCall, SimulationError, VerificationError, lower_calls, simulate
 from lowering.bir.access import AccessError, resolve
+from lowering.bir.adversarial import adversarial_bits
 from lowering.bir.program import DMA, DVE, EdgeKind, Immediate, Instruction, Module, Operand
 from lowering.bir.simulator import physical_scale
 
-from .inputs import adversarial_bits
 from .programs import allocation, dtype, module_of, pattern, sbuf
 
 FLOW = EdgeKind.FLOW

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowering.bir import LoweringError
+from lowering.bir import BirLoweringError
 from lowering.bir.allocator import SbufAllocator
 from lowering.bir.tiling import Layout, PartitionChunk, Segment, Tile, partition_chunks, segments, tiles
 
@@ -73,18 +73,18 @@ def test_the_allocator_fills_the_first_gap_that_fits() -> None:
 def test_allocator_errors() -> None:
     allocator = SbufAllocator(100)
     allocator.allocate("a", 90, 4)
-    with pytest.raises(LoweringError) as caught:
+    with pytest.raises(BirLoweringError) as caught:
         allocator.allocate("b", 16, 4)
     assert str(caught.value) == "the buffer b wants 16 bytes per partition of SBUF; 8 of 100 are available"
-    with pytest.raises(LoweringError, match="the buffer a is allocated already"):
+    with pytest.raises(BirLoweringError, match="the buffer a is allocated already"):
         allocator.allocate("a", 1, 1)
-    with pytest.raises(LoweringError, match="the buffer z is not allocated"):
+    with pytest.raises(BirLoweringError, match="the buffer z is not allocated"):
         allocator.release("z")
 
 
 @pytest.mark.parametrize("budget", [0, -1, 256 * 1024 - 0x4008 + 1])
 def test_budgets_outside_the_core(budget: int) -> None:
-    with pytest.raises(LoweringError) as caught:
+    with pytest.raises(BirLoweringError) as caught:
         SbufAllocator(budget)
     assert str(caught.value) == (
         f"the SBUF budget is {budget} bytes per partition, wanted 1 to 245752, what core_v4 leaves to programs"
@@ -99,7 +99,7 @@ def test_live_buffers_never_overlap(sizes: list[tuple[int, int]]) -> None:
         name = f"b{i}"
         try:
             start = allocator.allocate(name, size, alignment)
-        except LoweringError:
+        except BirLoweringError:
             continue
         assert start % alignment == 0
         assert start + size <= 200

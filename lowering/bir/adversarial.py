@@ -1,7 +1,11 @@
 """Adversarial inputs: bit patterns that break quantizers which work on friendly numbers."""
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import NDArray
+
+__all__ = ["Bits", "adversarial_bits"]
 
 Bits = NDArray[np.uint16]
 
@@ -14,6 +18,11 @@ def adversarial_bits(shape: tuple[int, ...], source: str, seed: int = 0) -> Bits
     A quarter each: every bit random, so that NaNs and Infs abound; one narrow band of exponents with random
     mantissas, so that blocks are full of ties and saturating values; subnormals and zeros of both signs; and the
     largest finite values.
+
+    Args:
+        shape: Shape of the result.
+        source: "bfloat16" or "float16".
+        seed: Equal seeds give equal bits.
     """
     random = np.random.default_rng(seed)
     mantissa = _MANTISSA[source]
