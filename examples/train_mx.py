@@ -1,6 +1,6 @@
 """Trains a small transformer in bfloat16 and in MXFP8 on the same data, and compares the losses.
 
-    python examples/train_mx.py --out out
+    python examples/train_mx.py --out=out
 
 The task can be learned, and its best loss is known: tokens follow a random Markov chain of second order, so the next
 token depends on the last two, and the chain's own entropy is the loss of a perfect model. Both runs start from the same
@@ -11,24 +11,26 @@ It prints both losses and the gap between them, exits with status 1 when the gap
 curves.
 """
 
-import argparse
 import dataclasses
 import functools
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from absl import app, flags
 from matplotlib.figure import Figure
 
 import jax_mx
 
 MARGIN = 0.02
 """How much more than the bfloat16 run the MXFP8 run may lose, in nats per token."""
+
+_OUT = flags.DEFINE_string("out", "out", "Folder for the picture.")
+_STEPS = flags.DEFINE_integer("steps", 500, "Training steps of each run.", lower_bound=20)
 
 Params = dict[str, Any]
 Dot = Callable[..., jax.Array]
@@ -38,7 +40,7 @@ Dot = Callable[..., jax.Array]
 class Settings:
     """Sizes of model and task."""
 
-    vocabulary: int = 16
+    vocabulary: int = 12
     successors: int = 3
     length: int = 48
     width: int = 128
@@ -56,9 +58,7 @@ class MarkovChain:
         """Draws the chain."""
         generator = np.random.default_rng(seed)
         pairs = settings.vocabulary**2
-        self.next = np.stack(
-            [generator.permutation(settings.vocabulary)[: settings.successors] for _ in range(pairs)]
-        )
+        self.next = np.stack([generator.permutation(settings.vocabulary)[: settings.successors] for _ in range(pairs)])
         self.chance = generator.dirichlet(np.ones(settings.successors), size=pairs)
         self._settings = settings
 
@@ -216,26 +216,23 @@ def compare(settings: Settings) -> tuple[list[Run], float]:
     runs = []
     for name, dot in (("bfloat16", bf16), ("MXFP8", mxfp8)):
         run = train(name, dot, chain, settings, held_out)
-        print(f"{run.name:>9}: loss {run.final:.4f} on held-out data after {len(run.curve)} steps, {run.seconds:.0f} s")
+        print(
+            f"{name:>9}: loss {run.final:.4f} on held-out data, {len(run.curve)} steps, {run.seconds:.0f} s", flush=True
+        )
         runs.append(run)
     return runs, float(np.mean([chain.entropy(tokens) for tokens in held_out]))
 
 
-def main() -> int:
+def main(_: Sequence[str]) -> int:
     """Trains, compares, draws; returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--out", type=Path, default=Path("out"), help="directory for the picture")
-    parser.add_argument("--steps", type=int, default=Settings.steps, help="training steps of each run")
-    arguments = parser.parse_args()
-    if arguments.steps < 20:
-        parser.error(f"--steps: got {arguments.steps}, want 20 or more")
-    runs, best = compare(Settings(steps=arguments.steps))
+    runs, best = compare(Settings(steps=_STEPS.value))
     gap = runs[1].final - runs[0].final
     print(f"entropy of the task: {best:.4f}; MXFP8 - bfloat16: {gap:+.4f}, margin {MARGIN}")
-    draw(runs, best, arguments.out / "train_mx.png")
-    print(f"wrote {arguments.out / 'train_mx.png'}")
+    picture = Path(_OUT.value) / "train_mx.png"
+    draw(runs, best, picture)
+    print(f"wrote {picture}")
     return 0 if gap <= MARGIN else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    app.run(main)

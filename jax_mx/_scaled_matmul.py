@@ -7,7 +7,7 @@ contracted, the quantized one) and `out_dtype`. Its operands are data and scale 
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 
 from jax_mx._check import SCALE_DTYPES, check_array, check_container_dtype, check_dtype, check_scale_fits
-from jax_mx._compat import Primitive, ad, api_boundary, auto_insert_reshard, batching, dot_general_aval
+from jax_mx._compat import Primitive, api_boundary, auto_insert_reshard, batching, dot_general_aval
 from jax_mx._dot_dims import DotDims, check_dimension_numbers
 from jax_mx._formats import DTypeLike, ElementFormat, as_format
 
@@ -41,7 +41,7 @@ def scaled_matmul_mx(
     same 8-bit format. Elsewhere, and for other formats, both sides are dequantized, which is exact, and multiplied with
     float32 accumulation; a backend whose multiplier takes subnormals for zero does so here too. See `lowering_mode`.
 
-    It has no derivative, since its operands are integer codes; see `mx_dot_general`.
+    No gradient flows through it, since its operands are integer codes; see `mx_dot_general`.
 
     Args:
         lhs_data: uint32[..., K/4, ...] (uint16 for float4), as `quantize_mx` returns it.
@@ -159,15 +159,6 @@ def _with(shape: tuple[int, ...], at: int, length: int) -> tuple[int, ...]:
     return (*shape[:at], length, *shape[at:])
 
 
-def _jvp(*_args: Any, **_params: Any) -> NoReturn:
-    raise TypeError(
-        "scaled_matmul_mx has no derivative: its operands are integer codes. "
-        "Use jax_mx.mx_dot_general, which quantizes, multiplies and has a derivative, "
-        "or jax.lax.stop_gradient on the scales"
-    )
-
-
 scaled_matmul_mx_p.def_impl(_run_eagerly)
 scaled_matmul_mx_p.def_abstract_eval(_abstract_eval)
 batching.primitive_batchers[scaled_matmul_mx_p] = _batch
-ad.primitive_jvps[scaled_matmul_mx_p] = _jvp

@@ -5,8 +5,8 @@
 
 `torchao.safetensors` and `compressed_tensors.safetensors` hold weights as those libraries store them;
 `expected.npz` holds, for each, the codes (one a byte), the scale bytes and the values that the library itself
-dequantizes them to. `torchao_rules.npz` holds blocks of bfloat16 bits and, for each of torchao's scale modes and formats,
-its codes and scale bytes.
+dequantizes them to. `torchao_rules.npz` holds blocks of bfloat16 bits and, for each of torchao's scale modes and
+formats, its codes and scale bytes.
 """
 
 from pathlib import Path
