@@ -7,6 +7,7 @@ transformation and lowers to that custom call where the platform has it.
 
 import pathlib as _pathlib
 
+from jax_mx import config as config
 from jax_mx import tile as tile
 from jax_mx._api import dequantize_mx as dequantize_mx
 from jax_mx._api import fake_quantize_mx as fake_quantize_mx
@@ -14,6 +15,8 @@ from jax_mx._api import quantize_mx as quantize_mx
 from jax_mx._codes import pack_x4 as pack_x4
 from jax_mx._codes import unpack_x4 as unpack_x4
 from jax_mx._compat import hide_frames as _hide_frames
+from jax_mx._implementation import Implementation as Implementation
+from jax_mx._implementation import implementation as implementation
 from jax_mx._lowering import EXPORT_DISABLED_CHECKS as EXPORT_DISABLED_CHECKS
 from jax_mx._lowering import lowering_mode as lowering_mode
 from jax_mx._scale_rule import EMAX as EMAX

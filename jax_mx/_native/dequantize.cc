@@ -29,40 +29,46 @@ JAX_MX_INLINE void store_values(uint8_t* to, Int bits) {
   }
 }
 
+// Dequantizes `count` neighbouring blocks. A function of its own without calls, so that constants stay in registers.
 template <Format F, Float T>
-JAX_MX_INLINE void dequantize_block(const uint8_t* codes, uint8_t scale, uint8_t* y) {
-  constexpr int kStep = kLanes * bytes_of(T), kCodes = kLanes * bits_of(F) / 8;
-  if (kConvertsFloat16 && __builtin_expect(is_plain_scale(int{scale}), 1)) {
-    const Real factor = plain_factor<F>(broadcast(scale));
-    Halves nan = {};
-    for (int i = 0; i < kBlockSize / kLanes; ++i) {
-      store(y + i * kStep, plain_values<F, T>(load_codes<F>(codes + i * kCodes), factor, nan));
+__attribute__((noinline)) void dequantize_blocks(const uint8_t* data, const uint8_t* scales, int64_t count,
+                                                 uint8_t* y) {
+  constexpr int kVectors = kBlockSize / kLanes, kStep = kLanes * bytes_of(T), kCodes = kLanes * bits_of(F) / 8;
+  for (int64_t block = 0; block < count; ++block, data += kVectors * kCodes, y += kVectors * kStep) {
+    const Int scale = broadcast(scales[block]);
+    if (kConvertsFloat16 && __builtin_expect(is_plain_scale(int{scales[block]}), 1)) {
+      const Real factor = plain_factor<F>(scale);
+      Halves nan = {};
+      for (int i = 0; i < kVectors; ++i) {
+        store(y + i * kStep, plain_values<F, T>(load_codes<F>(data + i * kCodes), factor, nan));
+      }
+      if (__builtin_expect(!any(nan), 1)) continue;
     }
-    if (__builtin_expect(!any(nan), 1)) return;
-  }
-  for (int i = 0; i < kBlockSize / kLanes; ++i) {
-    store_values<T>(y + i * kStep, any_values<F, T>(widen(load_codes<F>(codes + i * kCodes)), broadcast(scale)));
+    for (int i = 0; i < kVectors; ++i) {
+      store_values<T>(y + i * kStep, any_values<F, T>(widen(load_codes<F>(data + i * kCodes)), scale));
+    }
   }
 }
 
 template <Format F, Float T>
 void dequantize_contiguous(const DequantizeJob& job, int64_t begin, int64_t end) {
-  const int64_t blocks = job.shape.blocks();
-  int64_t row = begin / blocks, block = begin % blocks;
-  for (int64_t unit = begin; unit < end; ++unit) {
+  const int64_t blocks = job.shape.blocks(), last = job.shape.length % kBlockSize;
+  for (int64_t unit = begin; unit < end;) {
+    const int64_t row = unit / blocks, block = unit % blocks;
     const int64_t first = row * job.shape.length + block * kBlockSize;
-    const int64_t count = min<int64_t>(kBlockSize, job.shape.length - block * kBlockSize);
-    const uint8_t* codes = job.data + first * bits_of(F) / 8;
+    const uint8_t *data = job.data + first * bits_of(F) / 8, *scales = job.scale + unit;
     uint8_t* y = job.y + first * bytes_of(T);
-    if (count == kBlockSize) {
-      dequantize_block<F, T>(codes, job.scale[unit], y);
+    if (last == 0 || block < blocks - 1) {
+      const int64_t count = last == 0 ? end - unit : min(end - unit, blocks - 1 - block);
+      dequantize_blocks<F, T>(data, scales, count, y);
+      unit += count;
     } else {
-      uint8_t padded_codes[kBlockSize] = {}, padded[kBlockSize * bytes_of(T)];
-      __builtin_memcpy(padded_codes, codes, count * bits_of(F) / 8);
-      dequantize_block<F, T>(padded_codes, job.scale[unit], padded);
-      __builtin_memcpy(y, padded, count * bytes_of(T));
+      uint8_t padded_data[kBlockSize] = {}, padded[kBlockSize * bytes_of(T)];
+      __builtin_memcpy(padded_data, data, last * bits_of(F) / 8);
+      dequantize_blocks<F, T>(padded_data, scales, 1, padded);
+      __builtin_memcpy(y, padded, last * bytes_of(T));
+      ++unit;
     }
-    if (++block == blocks) block = 0, ++row;
   }
 }
 
@@ -97,7 +103,7 @@ JAX_MX_INLINE void for_columns(int64_t columns, const Each& each) {
 }
 
 template <Format F, Float T>
-void dequantize_strip(const Strip& strip) {
+__attribute__((noinline)) void dequantize_strip(const Strip strip) {
   Int plain = broadcast(-1);
   for_columns(strip.columns, [&](int64_t column) JAX_MX_LAMBDA_INLINE {
     plain &= is_plain_scale(widen(load<Bytes>(strip.scale + column)));

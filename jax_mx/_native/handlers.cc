@@ -10,6 +10,10 @@
 #include <utility>
 #include <vector>
 
+#ifdef JAX_MX_HAVE_X86
+#include <xmmintrin.h>
+#endif
+
 #include "dispatch.h"
 #include "kernels.h"
 #include "xla/ffi/api/ffi.h"
@@ -96,9 +100,20 @@ ffi::Error dequantize(ffi::ThreadPool pool, ffi::AnyBuffer data, ffi::AnyBuffer 
   return ffi::Error::Success();
 }
 
+// Makes the thread, and those it starts, take subnormals for zero and flush them to it, as XLA does.
+void flush_subnormals() {
+#ifdef JAX_MX_HAVE_X86
+  _mm_setcsr(_mm_getcsr() | 0x8040);
+#endif
+}
+
 template <typename Job>
-int run_on_threads(const Job& job, int32_t isa, int32_t threads) {
+int run_on_threads(const Job& job, int32_t isa, int32_t threads, bool flush) {
   if (!jax_mx::supported(static_cast<Isa>(isa))) return 1;
+  if (flush) {
+    std::thread([&] { flush_subnormals(), run_on_threads(job, isa, threads, false); }).join();
+    return 0;
+  }
   std::vector<std::thread> started;
   jax_mx::run(job, static_cast<Isa>(isa), threads, [&](const auto& task) { started.emplace_back(task); });
   for (std::thread& thread : started) thread.join();
@@ -135,11 +150,12 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jax_mx_dequantize, dequantize,
 // 0 portable, 1 AVX2, 2 AVX-512: what the handlers use here.
 JAX_MX_EXPORT int32_t jax_mx_best_isa() { return static_cast<int32_t>(jax_mx::best_isa()); }
 
-// Runs a job on memory of the caller's, with one instruction set and `threads` threads; 1 if there is no such set.
-JAX_MX_EXPORT int jax_mx_quantize_raw(const QuantizeJob* job, int32_t isa, int32_t threads) {
-  return run_on_threads(*job, isa, threads);
+// Runs a job on memory of the caller's, with one instruction set, on `threads` threads, where floats flush subnormals if
+// `flush` is not 0; 1 if there is no such instruction set.
+JAX_MX_EXPORT int jax_mx_quantize_raw(const QuantizeJob* job, int32_t isa, int32_t threads, int32_t flush) {
+  return run_on_threads(*job, isa, threads, flush != 0);
 }
 
-JAX_MX_EXPORT int jax_mx_dequantize_raw(const DequantizeJob* job, int32_t isa, int32_t threads) {
-  return run_on_threads(*job, isa, threads);
+JAX_MX_EXPORT int jax_mx_dequantize_raw(const DequantizeJob* job, int32_t isa, int32_t threads, int32_t flush) {
+  return run_on_threads(*job, isa, threads, flush != 0);
 }

@@ -60,41 +60,47 @@ JAX_MX_INLINE void store_codes(uint8_t* to, Short codes) {
   }
 }
 
+// Quantizes `count` neighbouring blocks. A function of its own without calls, so that constants stay in registers.
 template <Float S, Format F>
-JAX_MX_INLINE uint8_t quantize_block(const uint16_t* x, uint8_t* codes, const Rule& rule) {
-  constexpr int kStep = kShortLanes * bits_of(F) / 8;
-  const int32_t peak = block_peak(x);
-  const OneScale scale{block_scale(widen_magnitude<S>(peak), rule)};
-  if (__builtin_expect(peak < source_inf<S> && scale.scale >= kSmallScale, 1)) {
-    for (int i = 0; i < kBlockSize / kShortLanes; ++i) {
-      store_codes<F>(codes + i * kStep, plain_vector<S, F>(x + i * kShortLanes, scale));
-    }
-  } else {
-    for (int i = 0; i < kBlockSize / kShortLanes; ++i) {
-      store_codes<F>(codes + i * kStep, any_vector<S, F>(x + i * kShortLanes, scale, rule));
+__attribute__((noinline)) void quantize_blocks(const uint16_t* x, int64_t count, uint8_t* data, uint8_t* scales,
+                                               const Rule rule) {
+  constexpr int kVectors = kBlockSize / kShortLanes, kStep = kShortLanes * bits_of(F) / 8;
+  for (int64_t block = 0; block < count; ++block, x += kBlockSize, data += kBlockSize * bits_of(F) / 8) {
+    const int32_t peak = block_peak(x);
+    const OneScale scale{block_scale(widen_magnitude<S>(peak), rule)};
+    scales[block] = scale.scale;
+    if (__builtin_expect(peak < source_inf<S> && scale.scale >= kSmallScale, 1)) {
+      for (int i = 0; i < kVectors; ++i) {
+        store_codes<F>(data + i * kStep, plain_vector<S, F>(x + i * kShortLanes, scale));
+      }
+    } else {
+      for (int i = 0; i < kVectors; ++i) {
+        store_codes<F>(data + i * kStep, any_vector<S, F>(x + i * kShortLanes, scale, rule));
+      }
     }
   }
-  return scale.scale;
 }
 
 template <Float S, Format F>
 void quantize_contiguous(const QuantizeJob& job, int64_t begin, int64_t end) {
-  const int64_t blocks = job.shape.blocks();
-  int64_t row = begin / blocks, block = begin % blocks;
-  for (int64_t unit = begin; unit < end; ++unit) {
+  const int64_t blocks = job.shape.blocks(), last = job.shape.length % kBlockSize;
+  for (int64_t unit = begin; unit < end;) {
+    const int64_t row = unit / blocks, block = unit % blocks;
     const int64_t first = row * job.shape.length + block * kBlockSize;
-    const int64_t count = min<int64_t>(kBlockSize, job.shape.length - block * kBlockSize);
-    uint8_t* codes = job.data + first * bits_of(F) / 8;
-    if (count == kBlockSize) {
-      job.scale[unit] = quantize_block<S, F>(job.x + first, codes, job.rule);
+    const uint16_t* x = job.x + first;
+    uint8_t *data = job.data + first * bits_of(F) / 8, *scales = job.scale + unit;
+    if (last == 0 || block < blocks - 1) {
+      const int64_t count = last == 0 ? end - unit : min(end - unit, blocks - 1 - block);
+      quantize_blocks<S, F>(x, count, data, scales, job.rule);
+      unit += count;
     } else {
-      uint16_t padded[kBlockSize] = {};
-      uint8_t padded_codes[kBlockSize];
-      __builtin_memcpy(padded, job.x + first, count * sizeof(uint16_t));
-      job.scale[unit] = quantize_block<S, F>(padded, padded_codes, job.rule);
-      __builtin_memcpy(codes, padded_codes, count * bits_of(F) / 8);
+      uint16_t padded[kBlockSize] = {};  // zeros never raise a block's largest magnitude
+      uint8_t padded_data[kBlockSize];
+      __builtin_memcpy(padded, x, last * sizeof(uint16_t));
+      quantize_blocks<S, F>(padded, 1, padded_data, scales, job.rule);
+      __builtin_memcpy(data, padded_data, last * bits_of(F) / 8);
+      ++unit;
     }
-    if (++block == blocks) block = 0, ++row;
   }
 }
 
@@ -135,7 +141,7 @@ JAX_MX_INLINE void for_columns(int64_t columns, const Each& each) {
 }
 
 template <Float S, Format F>
-void quantize_strip(const Strip& strip, const Rule& rule) {
+__attribute__((noinline)) void quantize_strip(const Strip strip, const Rule rule) {
   uint16_t peaks[2 * kStrip] = {};
   for (int64_t row = 0; row < strip.rows; row += kPacked) {
     for_columns(strip.columns, [&](int64_t column) JAX_MX_LAMBDA_INLINE {
