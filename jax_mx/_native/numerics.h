@@ -103,25 +103,32 @@ JAX_MX_INLINE Int plain_codes(Halves bits, Int shift) {
   return round_to_code<F>(min(scaled, broadcast(Traits<F>::largest))) | sign_of_source<F>(widen(bits));
 }
 
-// The same for bfloat16 elements in 16-bit lanes, twice as many at a time; `shift` is (127 - scale) << 7. Bits of
-// bfloat16 round like integers where the result is normal or zero. `subnormal` gains the lanes where it is neither,
-// whose codes are not to be used; of e2m1, whose only such code is 1, it gains none.
+// The same for bfloat16 elements in 16-bit lanes, twice as many at a time. Bits of bfloat16 round like integers where the
+// result is normal or zero.
 template <Format F>
-JAX_MX_INLINE Short bfloat16_codes(Short bits, Short shift, Short& subnormal) {
-  constexpr int drop = 7 - Traits<F>::mantissa;
-  constexpr int16_t first = (smallest_normal_bf16<F> >> drop) - (1 << Traits<F>::mantissa);
-  constexpr int16_t largest = Traits<F>::largest >> 16, below_half = (1 << (drop - 1)) - 1;
-  const Short scaled = min(max((bits & 0x7FFF) + shift, Short{}), broadcast_short(largest));
-  const Short rounded = (scaled + below_half + ((scaled >> drop) & 1)) >> drop;
-  Short code = max(rounded - first, Short{});
-  if constexpr (F == Format::kE2M1FN) {
-    constexpr int16_t three_quarters = 0x3F40;  // a tie, to 1.0
-    code = max(code, -((scaled > half_quantum_bf16<F>) + (scaled >= three_quarters)));
-  } else {
-    subnormal |= (scaled > half_quantum_bf16<F>) & (scaled < smallest_normal_bf16<F>);
+struct Bfloat16Codes {
+  static constexpr int kDrop = 7 - Traits<F>::mantissa;
+
+  const Short magnitude = kept(0x7FFF), one = kept(1), below_half = kept((1 << (kDrop - 1)) - 1);
+  const Short largest = kept(Traits<F>::largest >> 16), sign = kept(Traits<F>::sign);
+  const Short first = kept((smallest_normal_bf16<F> >> kDrop) - (1 << Traits<F>::mantissa));
+  const Short half_quantum = kept(half_quantum_bf16<F>), three_quarters = kept(0x3F40);
+  const Short smallest_normal = kept(smallest_normal_bf16<F>);
+
+  // `shift` is (127 - scale) << 7. `subnormal` gains the lanes whose result is subnormal and must come from elsewhere;
+  // of e2m1, whose only subnormal code is 1, it gains none.
+  JAX_MX_INLINE Short operator()(Short bits, Short shift, Short& subnormal) const {
+    const Short scaled = min(max((bits & magnitude) + shift, Short{}), largest);
+    const Short rounded = (scaled + below_half + ((scaled >> kDrop) & one)) >> kDrop;
+    Short code = max(rounded - first, Short{});
+    if constexpr (F == Format::kE2M1FN) {
+      code = max(code, -((scaled > half_quantum) + (scaled >= three_quarters)));  // 0.75, a tie, goes to 1.0
+    } else {
+      subnormal |= (scaled > half_quantum) & (scaled < smallest_normal);
+    }
+    return code | ((bits >> (16 - bits_of(F))) & sign);
   }
-  return code | sign_of_source<F>(bits);
-}
+};
 
 // Codes of any elements under any scale that a rule gives their block.
 template <Float S, Format F>

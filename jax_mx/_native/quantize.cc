@@ -18,10 +18,10 @@ JAX_MX_INLINE int32_t block_peak(const uint16_t* x) {
 // Codes of kShortLanes neighbouring elements whose blocks are finite and have no small scale. `scale` holds one byte per
 // element, or one for all of them.
 template <Float S, Format F, typename Scale>
-JAX_MX_INLINE Short plain_vector(const uint16_t* x, Scale scale) {
+JAX_MX_INLINE Short plain_vector(const uint16_t* x, Scale scale, const Bfloat16Codes<F>& bfloat16_codes) {
   Short subnormal = {};
   if constexpr (S == Float::kBfloat16) {
-    const Short codes = bfloat16_codes<F>(load<Short>(x), (kBias - scale.shorts()) << 7, subnormal);
+    const Short codes = bfloat16_codes(load<Short>(x), (kBias - scale.shorts()) << 7, subnormal);
     if (__builtin_expect(!any(subnormal), 1)) return codes;
   }
   return join(plain_codes<S, F>(load<Halves>(x), (kBias - scale.low()) << kMantissa),
@@ -65,13 +65,14 @@ template <Float S, Format F>
 __attribute__((noinline)) void quantize_blocks(const uint16_t* x, int64_t count, uint8_t* data, uint8_t* scales,
                                                const Rule rule) {
   constexpr int kVectors = kBlockSize / kShortLanes, kStep = kShortLanes * bits_of(F) / 8;
+  const Bfloat16Codes<F> bfloat16_codes;
   for (int64_t block = 0; block < count; ++block, x += kBlockSize, data += kBlockSize * bits_of(F) / 8) {
     const int32_t peak = block_peak(x);
     const OneScale scale{block_scale(widen_magnitude<S>(peak), rule)};
     scales[block] = scale.scale;
     if (__builtin_expect(peak < source_inf<S> && scale.scale >= kSmallScale, 1)) {
       for (int i = 0; i < kVectors; ++i) {
-        store_codes<F>(data + i * kStep, plain_vector<S, F>(x + i * kShortLanes, scale));
+        store_codes<F>(data + i * kStep, plain_vector<S, F>(x + i * kShortLanes, scale, bfloat16_codes));
       }
     } else {
       for (int i = 0; i < kVectors; ++i) {
@@ -162,6 +163,7 @@ __attribute__((noinline)) void quantize_strip(const Strip strip, const Rule rule
     store(strip.scale + column, to_bytes(scale));
   });
 
+  const Bfloat16Codes<F> bfloat16_codes;
   const bool plain = !any(unusual);
   for (int64_t row = 0; row < strip.rows; row += kPacked) {
     for_columns(strip.columns, [&](int64_t column) JAX_MX_LAMBDA_INLINE {
@@ -169,7 +171,7 @@ __attribute__((noinline)) void quantize_strip(const Strip strip, const Rule rule
       const ManyScales scale{scales + column};
       Short codes[kPacked];
       for (int lane = 0; lane < kPacked; ++lane, from += strip.x_stride) {
-        codes[lane] = __builtin_expect(plain, 1) ? plain_vector<S, F>(from, scale) : any_vector<S, F>(from, scale, rule);
+        codes[lane] = __builtin_expect(plain, 1) ? plain_vector<S, F>(from, scale, bfloat16_codes) : any_vector<S, F>(from, scale, rule);
       }
       store_containers<F>(strip.data + row / kPacked * strip.data_stride + column * kPacked * bits_of(F) / 8, codes);
     });

@@ -52,6 +52,17 @@ JAX_MX_INLINE void store(void* to, Vector value) {
 JAX_MX_INLINE Int broadcast(int32_t value) { return value - Int{}; }
 JAX_MX_INLINE Short broadcast_short(int32_t value) { return static_cast<int16_t>(value) - Short{}; }
 
+// The same constant in a register for a whole loop: GCC 12 makes a constant anew in every turn.
+JAX_MX_INLINE Short kept(int32_t value) {
+  Short vector = broadcast_short(value);
+#if defined(__AVX512BW__)
+  __asm__("" : "+v"(vector));
+#elif defined(__SSE2__)
+  __asm__("" : "+x"(vector));
+#endif
+  return vector;
+}
+
 JAX_MX_INLINE Real as_real(Int bits) { return (Real)bits; }
 JAX_MX_INLINE Int as_bits(Real value) { return (Int)value; }
 JAX_MX_INLINE float as_real(int32_t bits) { return __builtin_bit_cast(float, bits); }
