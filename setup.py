@@ -13,6 +13,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 NATIVE = pathlib.Path("jax_mx", "_native")
+INCLUDE = pathlib.Path(jaxlib.__file__).parent / "include"
 KERNELS = [str(NATIVE / name) for name in ("quantize.cc", "dequantize.cc")]
 HEADERS = [str(path) for path in sorted(NATIVE.glob("*.h"))]
 FLAGS = ["-std=c++17", "-O3", "-g0", "-fvisibility=hidden", "-ffp-contract=off", "-pthread"]
@@ -24,6 +25,13 @@ X86: dict[str, tuple[int, list[str]]] = {
     "avx512": (64, ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq"]),
 }
 IS_X86 = platform.machine() in ("x86_64", "AMD64")
+
+
+def ffi_version() -> str:
+    """The version of XLA's FFI that the headers describe, such as "0_3": an older jaxlib refuses what they compile."""
+    lines = (INCLUDE / "xla" / "ffi" / "api" / "c_api.h").read_text().splitlines()
+    defined = dict(line.split()[1:3] for line in lines if line.startswith("#define XLA_FFI_API_M"))
+    return f"{defined['XLA_FFI_API_MAJOR']}_{defined['XLA_FFI_API_MINOR']}"
 
 
 class BuildKernels(build_ext):
@@ -47,9 +55,9 @@ class BuildKernels(build_ext):
 setup(
     ext_modules=[
         Extension(
-            "jax_mx._native.kernels",
+            f"jax_mx._native.kernels_ffi_{ffi_version()}",  # so that builds for several versions can lie side by side
             [str(NATIVE / "handlers.cc")],
-            include_dirs=[str(pathlib.Path(jaxlib.__file__).parent / "include")],
+            include_dirs=[str(INCLUDE)],
             define_macros=[("JAX_MX_HAVE_X86", None)] if IS_X86 else [],
             depends=[*KERNELS, *HEADERS],
             extra_compile_args=FLAGS,

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import pathlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -109,6 +110,23 @@ def test_without_the_library_xla_runs_and_says_so_once(no_library: str, caplog: 
 def test_without_the_library_native_is_refused(no_library: str) -> None:
     with pytest.raises(RuntimeError, match=f"choice: got 'native', but {no_library}"):
         jax_mx.config.set_implementation("native")
+
+
+def test_a_library_for_a_newer_ffi_is_left_alone(tmp_path: pathlib.Path) -> None:
+    """XLA would refuse it while it starts, and jax would have no CPU at all."""
+    missing = library.find(tmp_path, (0, 3))
+    assert isinstance(missing, library.Unavailable) and "were not built" in missing.reason
+    for name in ("kernels_ffi_0_10.abi3.so", "kernels_ffi_0_5.abi3.so", "kernels_ffi_1_0.abi3.so"):
+        (tmp_path / name).touch()
+    assert library.find(tmp_path, (0, 5)) == tmp_path / "kernels_ffi_0_5.abi3.so"
+    assert library.find(tmp_path, (0, 9)) == tmp_path / "kernels_ffi_0_5.abi3.so"
+    assert library.find(tmp_path, (0, 11)) == tmp_path / "kernels_ffi_0_10.abi3.so"
+    refused = library.find(tmp_path, (0, 3))
+    assert isinstance(refused, library.Unavailable)
+    assert refused.reason == (
+        "the native kernels were built for version 0.10, 0.5, 1.0 of XLA's FFI and this jaxlib has 0.3: "
+        "install jax-mx again"
+    )
 
 
 def test_the_environment_variable() -> None:
