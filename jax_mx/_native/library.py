@@ -1,11 +1,11 @@
 """Finds the library of native kernels beside this file and registers its handlers with XLA, once.
 
-It is absent when the package was installed without a C++ compiler, and useless when jaxlib was since replaced by an older
-one. Neither is an error: the caller learns the reason and leaves the work to XLA.
+It is absent when the package was installed without a C++ compiler, and useless when jaxlib was since replaced by an
+older one. Neither is an error: the caller learns the reason and leaves the work to XLA.
 
-The name of the file ends in the version of XLA's FFI that it was compiled for. XLA takes handlers of its own version and
-of older ones, but learns a handler's version only while it starts, where a refusal would leave jax without a CPU; so
-the version is compared here, with that of the headers which jaxlib brings.
+The name of the file ends in the version of XLA's FFI that it was compiled for. XLA takes handlers of its own version
+and of older ones, but learns a handler's version only while it starts, where a refusal would leave jax without a CPU;
+so the version is compared here, with that of the headers which jaxlib brings.
 """
 
 import ctypes
