@@ -1,8 +1,8 @@
 """What XLA makes of the plain operations: how often the data goes through memory.
 
-A reader of compiled HLO counts passes by fusions. One fusion reads x for the blocks' peaks, a small one turns them into
-scales, which some releases of XLA make part of the first, and one reads x again and writes containers. Dequantization is
-a single fusion.
+A reader of compiled HLO counts passes by fusions. One fusion reads x for the blocks' peaks, a small one turns them
+into scales, which some releases of XLA make part of the first, and one reads x again and writes containers.
+Dequantization is a single fusion.
 """
 
 from collections import Counter
