@@ -24,6 +24,7 @@ class Program:
         checks: FileCheck lines for the legalized module, written by hand.
         platforms: Platforms to lower for; several make a case with one branch for each.
         options: Further `mx-opt` flags.
+        directory: Directory of the fixture's files.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Program:
     checks: tuple[str, ...]
     platforms: tuple[str, ...] = ("neuron",)
     options: str = ""
+    directory: str = "valid"
 
 
 def array(*shape: int, dtype: Any = BF16) -> jax.ShapeDtypeStruct:

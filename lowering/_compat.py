@@ -72,6 +72,14 @@ def bytecode(module: Any) -> bytes:
     return buffer.getvalue()
 
 
+def is_dictionary_attribute(text: str, context: Any) -> bool:
+    """Whether a text parses as an MLIR dictionary attribute."""
+    try:
+        return isinstance(ir.Attribute.parse(text, context), ir.DictAttr)
+    except IR_ERRORS:
+        return False
+
+
 def strip_locations(module: Any) -> None:
     """Makes every location of a module unknown. The module's context must be current."""
     passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
@@ -82,9 +90,9 @@ def remove_unused_functions(module: Any) -> None:
     passmanager.PassManager.parse("builtin.module(symbol-dce)").run(module.operation)
 
 
-def deserialize_portable_artifact(artifact: bytes, context: Any) -> Any:
-    """Returns the StableHLO module of a portable artifact, as text or bytecode that `ir.Module.parse` reads."""
-    return _extend_mlir.deserialize_portable_artifact(artifact, context)
+def deserialize_portable_artifact(artifact: bytes, context: Any) -> bytes:
+    """Returns the StableHLO module of a portable artifact as bytecode."""
+    return bytecode(_extend_mlir.deserialize_portable_artifact(artifact, context))
 
 
 def compile_cpu(module: Any) -> Any:

@@ -34,6 +34,7 @@ MX_CODES: dict[str, str] = {
     "MX013": "the element format of a scaled matmul is not one of the two it knows",
     "MX014": "a call is legal",
     "MX015": "an HLO signature with nested tuples is flattened",
+    "MX016": "a call cannot be lowered to BIR",
 }
 """This project's own codes, each with what it means. The contract's codes are documented with their rules."""
 
@@ -79,9 +80,14 @@ class Diagnostic:
     location: SourceLocation | None = None
 
     @property
+    def message(self) -> str:
+        """Cause and resolution in one line."""
+        return f"{self.cause} - {self.resolution}"
+
+    @property
     def headline(self) -> str:
         """The first printed line, without instruction and location."""
-        return f"[{self.severity.upper()}] [{self.code}] {self.cause} - {self.resolution}"
+        return f"[{self.severity.upper()}] [{self.code}] {self.message}"
 
     def __str__(self) -> str:
         where = []
@@ -97,6 +103,7 @@ class Diagnostic:
         return {
             "severity": str(self.severity),
             "code": self.code,
+            "message": self.message,
             "cause": self.cause,
             "resolution": self.resolution,
             "instruction": self.instruction,

@@ -6,6 +6,7 @@ constants that feeds a legalized call becomes the one tuple constant that the ha
 """
 
 import math
+from collections.abc import Callable
 
 from lowering import hlo_proto as p
 from lowering.hlo_proto import Computation, Message
@@ -13,26 +14,70 @@ from lowering.hlo_proto import Computation, Message
 NAME_ATTRIBUTE = "mx_instruction_name"
 """Frontend attribute that carries an HLO instruction's name while the module is StableHLO; never written out."""
 
+QUANTIZE_TARGET = "QuantizeMX"
 SCALED_DOT_TARGET = "__op$block_scaled_dot"
 LEGALIZED_PREFIXES = ("QuantizeMX_", "ScaledMatmul_")
+COMPOSITE_NAME = b"composite.name"
+"""Frontend attribute by which XLA tells a composite's name."""
+
+_TYPED_FFI = 4
 
 
-def prepare_for_stablehlo(proto: bytes, name_needles: tuple[bytes, ...]) -> bytes:
-    """Returns the module with tuple constants taken apart and names attached to calls that may be MX calls.
+def prepare_for_stablehlo(proto: bytes, name_needles: tuple[bytes, ...], is_dictionary: Callable[[str], bool]) -> bytes:
+    """Returns the module in a form that jaxlib's converter takes without losing or refusing what matters here.
+
+    Tuple constants are taken apart, composites with several results unwrapped, and names attached to calls that may be
+    MX calls.
 
     Args:
         proto: A serialized HloModuleProto.
         name_needles: Lower-case pieces of custom call targets whose instruction name must survive.
+        is_dictionary: Whether a text is an MLIR dictionary attribute; the converter crashes on a call of the typed FFI
+            whose configuration is none.
+
+    Raises:
+        ProtoError: When the bytes are not a module, or a typed FFI call has no dictionary.
     """
-    edit = p.ModuleEdit(Message.parse(proto), (b"custom-call", b"constant"))
+    edit = p.ModuleEdit(Message.parse(proto), (b"custom-call", b"constant", COMPOSITE_NAME))
     for computation in edit.computations():
         _unfold_tuple_constants(computation)
         for instruction in computation.instructions:
+            if instruction.get_int(p.IS_COMPOSITE) and _is_tuple(instruction):
+                _unwrap_composite(instruction)
             if instruction.get_bytes(p.OPCODE) == b"custom-call":
+                _check_typed_ffi(instruction, is_dictionary)
                 target = instruction.get_bytes(p.TARGET).lower()
                 if any(needle in target for needle in name_needles):
                     add_frontend_attribute(instruction, NAME_ATTRIBUTE.encode(), instruction.get_bytes(p.NAME))
     return edit.serialize()
+
+
+def _unwrap_composite(call: Message) -> None:
+    """Makes a custom call of a composite named `QuantizeMX`, and a plain call of any other.
+
+    jaxlib's converter makes an invalid composite of one that has several results.
+    """
+    attributes = Message.parse(call.get_bytes(p.FRONTEND_ATTRIBUTES))
+    entries = {m.get_bytes(1): m.get_bytes(2) for m in map(Message.parse, attributes.all_bytes(1))}
+    call.remove(p.IS_COMPOSITE)
+    if entries.get(COMPOSITE_NAME, b"").rpartition(b".")[2] != QUANTIZE_TARGET.encode():
+        return
+    call.remove(p.CALLED)
+    call.remove(p.FRONTEND_ATTRIBUTES)
+    for key, value in entries.items():
+        if not key.startswith(b"composite."):
+            add_frontend_attribute(call, key, value)
+    call.set(p.OPCODE, b"custom-call")
+    call.set(p.TARGET, QUANTIZE_TARGET.encode())
+    call.set(p.API_VERSION, _TYPED_FFI)
+    call.set(p.BACKEND_CONFIG, entries.get(b"composite.attributes", b"{}"))
+
+
+def _check_typed_ffi(call: Message, is_dictionary: Callable[[str], bool]) -> None:
+    config = call.get_bytes(p.BACKEND_CONFIG)
+    if call.get_int(p.API_VERSION) == _TYPED_FFI and config and not is_dictionary(config.decode(errors="replace")):
+        name = call.get_bytes(p.NAME).decode(errors="replace")
+        raise p.ProtoError(f"the backend_config of {name}, a typed FFI call, is not an MLIR dictionary")
 
 
 def fold_metadata_constants(proto: bytes) -> bytes:

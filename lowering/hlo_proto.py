@@ -17,6 +17,7 @@ SIGNATURE_PARAMETERS, SIGNATURE_RESULT = 1, 2
 COMPUTATION_INSTRUCTIONS, COMPUTATION_ID, COMPUTATION_ROOT = 2, 5, 6
 NAME, OPCODE, SHAPE, METADATA, LITERAL, TARGET = 1, 2, 3, 7, 8, 28
 ID, OPERANDS, CONTROL_PREDECESSORS, CALLED, BACKEND_CONFIG, FRONTEND_ATTRIBUTES = 35, 36, 37, 38, 43, 68
+API_VERSION, IS_COMPOSITE = 77, 89
 SHAPE_ELEMENT_TYPE, SHAPE_DIMENSIONS, SHAPE_TUPLE, SHAPE_LAYOUT, LAYOUT_MINOR_TO_MAJOR = 2, 3, 4, 5, 1
 TUPLE_ELEMENT_TYPE = 13
 LITERAL_SHAPE, LITERAL_S64, LITERAL_TUPLE = 1, 5, 10
@@ -126,8 +127,12 @@ class Message:
 
     def set(self, number: int, value: int | bytes) -> None:
         """Replaces a field (appended when absent)."""
-        self.fields = [f for f in self.fields if f[0] != number]
+        self.remove(number)
         self.fields.append((number, VARINT if isinstance(value, int) else BYTES, value))
+
+    def remove(self, number: int) -> None:
+        """Removes a field, every value of it."""
+        self.fields = [f for f in self.fields if f[0] != number]
 
     def set_ints(self, number: int, values: Iterable[int]) -> None:
         """Replaces a repeated integer field by a packed one."""

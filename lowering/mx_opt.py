@@ -3,17 +3,20 @@
 Exit status: 0 when all is well, 1 when there are diagnostics, 2 when the command line makes no sense.
 """
 
+import faulthandler
 import sys
 from collections.abc import Callable, Sequence
 
 import jax
 from absl import app, flags, logging
 
+from lowering.bir import cli as bir
 from lowering.cli import explain, inspect, isolation, optimize, passes, run, validate
 from lowering.cli.flags import UsageError
 from lowering.diagnostics import LoweringError
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "bir": bir.run,
     "explain": explain.run,
     "inspect": inspect.run,
     "passes": passes.run,
@@ -24,6 +27,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 
 _USAGE = f"""\
 usage: {optimize.USAGE}
+       {bir.USAGE}
        {explain.USAGE}
        {inspect.USAGE}
        {passes.USAGE}
@@ -62,6 +66,8 @@ def _run_under_absl() -> int:
 
     def command(argv: Sequence[str]) -> int:
         nonlocal status
+        # absl prints Python frames when a signal ends the process; the parent has a diagnostic for that.
+        faulthandler.disable()
         status = run_command(argv[1:])
         return status
 

@@ -70,7 +70,9 @@ def read_module(data: bytes | str, name: str = "<input>") -> Module:
             hlo_proto = raw
             if form is InputForm.HLO_TEXT:
                 hlo_proto = bytes(_compat.parse_hlo_text(raw.decode()).as_serialized_hlo_module_proto())
-            prepared = hlo_adapter.prepare_for_stablehlo(hlo_proto, NAMED_TARGETS)
+            prepared = hlo_adapter.prepare_for_stablehlo(
+                hlo_proto, NAMED_TARGETS, lambda text: _compat.is_dictionary_attribute(text, context)
+            )
             serialized: bytes | str = _compat.hlo_to_stablehlo(prepared)
         elif form is InputForm.PORTABLE_ARTIFACT:
             serialized = _compat.deserialize_portable_artifact(raw, context)
@@ -80,6 +82,9 @@ def read_module(data: bytes | str, name: str = "<input>") -> Module:
             serialized = raw.decode()
         else:
             serialized = raw
+        # Bytes may hold text that is not UTF-8. jaxlib turns an error message that quotes it into a Python string and
+        # stops the process when that fails; printed to standard error by MLIR itself, the message does no harm.
+        context.emit_error_diagnostics = form not in (InputForm.STABLEHLO_TEXT, InputForm.HLO_TEXT)
         with context:
             mlir = ir.Module.parse(serialized)
             if hlo_proto is not None:

@@ -7,14 +7,16 @@ published error pages. That rhs must be u32 as well, and that a negative contrac
 pages are silent), are this project's decisions.
 """
 
+import functools
 import math
 from dataclasses import dataclass
 
-from lowering.calls import ArrayShape, Call
+from lowering.calls import Call, Signature
 from lowering.config import Parsed, ScaledDotConfig, parse_nested_json
 from lowering.diagnostics import Diagnostic, Severity
 from lowering.quantize_rules import FP8_DTYPES, config_problems
-from lowering.rules import Rule, judge
+from lowering.rules import Rule, Violation, judge
+from lowering.shapes import ArrayShape
 
 CONFIG_KEY = "scaled_dot_backend_config"
 _OUTPUT_ELEMENT_TYPES = ("f32", "bf16")
@@ -29,12 +31,16 @@ class Side:
         shape: Its shape, None when the call does not have its four operands.
         batch: Configured batch dimensions.
         contracting: Configured contracting dimensions.
+        batch_known: Whether the configuration's batch dimensions could be read; nothing is said about them otherwise.
+        contracting_known: Likewise for the contracting dimensions.
     """
 
     name: str
     shape: ArrayShape | None
     batch: tuple[int, ...]
     contracting: tuple[int, ...]
+    batch_known: bool = True
+    contracting_known: bool = True
 
     @property
     def rank(self) -> int:
@@ -54,7 +60,7 @@ class Side:
     @property
     def effective_contracting(self) -> tuple[int, ...]:
         """Contracting dimensions in use, non-negative: those configured and in range, else the last."""
-        if self.rank == 0:
+        if self.rank == 0 or not self.contracting_known:
             return ()
         return tuple(d % self.rank for d in self.contracting or (-1,) if d in range(-self.rank, self.rank))
 
@@ -84,7 +90,7 @@ class Side:
 class ScaledDotFacts:
     """A call together with what its configuration says."""
 
-    call: Call
+    call: Signature
     parsed: Parsed
     config: ScaledDotConfig
     lhs: Side
@@ -101,7 +107,8 @@ class ScaledDotFacts:
         return ", ".join(f"{name} {list(value)}" for name, value in parts if value)
 
 
-def facts_of(call: Call) -> ScaledDotFacts:
+@functools.lru_cache(maxsize=4096)
+def facts_of(call: Signature) -> ScaledDotFacts:
     """Reads a call's configuration and puts its facts together."""
     # The text `None` is what a Python frontend writes for an absent configuration.
     absent = call.config is None or call.config.strip() == "None"
@@ -112,22 +119,37 @@ def facts_of(call: Call) -> ScaledDotFacts:
         call=call,
         parsed=parsed,
         config=config,
-        lhs=Side(
-            name="lhs", shape=lhs, batch=config.lhs_batch_dimensions, contracting=config.lhs_contracting_dimensions
-        ),
-        rhs=Side(
-            name="rhs", shape=rhs, batch=config.rhs_batch_dimensions, contracting=config.rhs_contracting_dimensions
-        ),
+        lhs=_side("lhs", lhs, parsed, config.lhs_batch_dimensions, config.lhs_contracting_dimensions),
+        rhs=_side("rhs", rhs, parsed, config.rhs_batch_dimensions, config.rhs_contracting_dimensions),
     )
 
 
-def check_scaled_dot(facts: ScaledDotFacts) -> list[Diagnostic]:
+def _side(
+    name: str, shape: ArrayShape | None, parsed: Parsed, batch: tuple[int, ...], contracting: tuple[int, ...]
+) -> Side:
+    return Side(
+        name=name,
+        shape=shape,
+        batch=batch,
+        contracting=contracting,
+        batch_known=parsed.readable(f"{name}_batch_dimensions"),
+        contracting_known=parsed.readable(f"{name}_contracting_dimensions"),
+    )
+
+
+def check_scaled_dot(call: Call) -> list[Diagnostic]:
     """Returns every violation of one call, then the warnings about it."""
-    return judge(RULES, facts, facts.call)
+    return [violation.at(call) for violation in violations(call.signature)]
+
+
+@functools.lru_cache(maxsize=4096)
+def violations(call: Signature) -> tuple[Violation, ...]:
+    """Returns every rule that a call breaks, whatever its name and place."""
+    return judge(RULES, facts_of(call))
 
 
 def _batch_differs(f: ScaledDotFacts) -> bool:
-    if None in (f.lhs.shape, f.rhs.shape):
+    if any(s.shape is None or not s.batch_known for s in f.sides):
         return False
     if len(f.lhs.batch) != len(f.rhs.batch):
         return True

@@ -92,6 +92,8 @@ def _simulate(flags: Flags, arguments: Sequence[str]) -> int:
     for name, value in results.items():
         line = f"{name}: {value.dtype.name}{list(value.shape)}"
         if flags["output"] is not None:
+            if Path(name).name != name:
+                raise BirError(f"the output name {name} is no file name")
             path = Path(flags["output"]) / f"{name}.npy"
             _make_directory(path.parent)
             buffer = io.BytesIO()

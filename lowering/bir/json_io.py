@@ -106,6 +106,8 @@ def _read_record(cls: type, raw: Any, path: str) -> Any:
     for key, (field, hint) in _fields(cls).items():
         if key in raw:
             values[field.name] = _read_value(hint, raw[key], f"{path}.{key}")
+        elif _is_optional(hint):
+            values[field.name] = None
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise BirFormatError(f'{path}: the key "{key}" is missing')
     extra = {key: value for key, value in raw.items() if key not in _fields(cls)}
@@ -119,7 +121,7 @@ def _read_value(hint: Any, raw: Any, path: str) -> Any:
         return _read_operand(raw, path)
     if hint is Dtype:
         return _read_dtype(raw, path)
-    if isinstance(hint, types.UnionType) and type(None) in hint.__args__:
+    if _is_optional(hint):
         return _read_value(hint.__args__[0], raw, path)
     if dataclasses.is_dataclass(hint):
         return _read_record(typing.cast(type, hint), raw, path)
@@ -133,6 +135,10 @@ def _read_value(hint: Any, raw: Any, path: str) -> Any:
     except msgspec.ValidationError as error:
         message, _, inner = str(error).partition(" - at `$")
         raise BirFormatError(f"{path}{inner.rstrip('`')}: {message[0].lower()}{message[1:]}") from error
+
+
+def _is_optional(hint: Any) -> bool:
+    return isinstance(hint, types.UnionType) and type(None) in hint.__args__
 
 
 def _holds_record(hint: Any) -> bool:

@@ -26,7 +26,7 @@ _COLUMNS = 128
 
 def _engine(scene: Scene) -> str | None:
     engine, number = scene.instruction.engine, scene.instruction.engine_id
-    return None if (engine, number) == (PE.name, PE.number) else f"engine {engine}, engine_id {number}"
+    return None if engine == PE.name and number in (PE.number, None) else f"engine {engine}, engine_id {number}"
 
 
 def _scale_count(code: str, role: str) -> Rule:

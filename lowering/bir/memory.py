@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowering.bir.access import Access, locations_of
+from lowering.bir.errors import SimulationError
 from lowering.bir.geometry import CORE_V4
 from lowering.bir.program import AccessPattern, Function
 
@@ -22,6 +23,8 @@ NEVER = 0
 GIVEN = 1
 """Writer number of a byte the caller provided; instruction i writes i + 2."""
 
+_MAX_BYTES = 1 << 32
+
 U8 = NDArray[np.uint8]
 I32 = NDArray[np.int32]
 
@@ -30,12 +33,18 @@ class Memory:
     """Bytes and writers of one function's memories."""
 
     def __init__(self, function: Function) -> None:
-        """Lays out the memories that `function` names; no byte is initialised."""
+        """Lays out the memories that `function` names; no byte is initialised.
+
+        Raises:
+            SimulationError: They are larger than a laptop's.
+        """
         places = locations_of(function)
         self._row = max((p.addr + p.dims[1] for p in places.values() if p.type == "SB"), default=0)
         # Named after the place in DRAM, and "" for SBUF, where locations may share bytes.
         sizes = {name: place.dims[0] * place.dims[1] for name, place in places.items() if place.type == "DRAM"}
         sizes[""] = CORE_V4.partitions * self._row
+        if sum(sizes.values()) > _MAX_BYTES:
+            raise SimulationError(f"{function.name} has {sum(sizes.values())} bytes of memory, more than {_MAX_BYTES}")
         self._bytes: dict[str, U8] = {name: np.zeros(size, np.uint8) for name, size in sizes.items()}
         written = {
             operand.memref
@@ -73,11 +82,14 @@ class Memory:
         size = access.dtype.bytes
         return np.ndarray(shape, f"<u{size}", self._bytes[_plane(access)], self._start(access), strides)
 
-    def writers(self, access: Access) -> I32 | None:
-        """Writer numbers of every byte `access` names, one axis more than `view`; None for constant input."""
+    def is_constant(self, access: Access) -> bool:
+        """Whether `access` is to bytes that the caller provided and that no instruction writes."""
         plane = _plane(access)
-        if plane not in self._writers and plane in self._given:
-            return None
+        return plane in self._given and plane not in self._writers
+
+    def writers(self, access: Access) -> I32:
+        """Writer numbers of every byte `access` names, one axis more than `view`; not for constants."""
+        plane = _plane(access)
         if plane not in self._writers:
             self._writers[plane] = np.full(self._bytes[plane].size, NEVER, np.int32)
         shape, strides = self._strides(access)

@@ -118,7 +118,7 @@ class Instruction:
         opcode: Class name, such as "QuantizeMx".
         name: Unique in its function.
         engine: Name of the engine that runs it.
-        engine_id: Number of that engine.
+        engine_id: Number of that engine; None where the program does not say.
         origin: Who made it: "Internal", "Penguin" or "NKI".
         ins: Operands read.
         outs: Operands written.
@@ -130,7 +130,7 @@ class Instruction:
     opcode: str
     name: str
     engine: str
-    engine_id: int
+    engine_id: int | None
     origin: str
     ins: tuple[Operand, ...]
     outs: tuple[Operand, ...]

@@ -38,7 +38,7 @@ def _engine(scene: Scene) -> str | None:
 
 def _engine_id(scene: Scene) -> str | None:
     number = scene.instruction.engine_id
-    return None if number == DVE.number else f"engine_id {number}"
+    return None if number in (DVE.number, None) else f"engine_id {number}"
 
 
 def _last_pair(scene: Scene) -> str | None:

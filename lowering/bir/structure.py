@@ -13,7 +13,7 @@ import numpy as np
 
 from lowering.bir.access import Access, AccessError, locations_of, resolve
 from lowering.bir.geometry import CORE_V4
-from lowering.bir.program import AccessPattern, Function, Immediate, Instruction, MemoryLocation
+from lowering.bir.program import AccessPattern, Allocation, Function, Immediate, Instruction, MemoryLocation
 from lowering.bir.rules import Violation
 
 __all__ = ["check_structure", "label"]
@@ -26,6 +26,10 @@ _OPERANDS: dict[str, tuple[int, int]] = {
     "MatmultMx": (4, 1),
 }
 """Operands of the opcodes this package knows: ins, outs."""
+
+_MAX_LISTED = 1 << 24
+
+_OUTSIDE = ("ExternalInput", "ExternalOutput", "Const")
 
 _COPIES = {"Load": ("DRAM", "SB"), "Save": ("SB", "DRAM")}
 """Memory types a copy reads and writes."""
@@ -72,11 +76,16 @@ def _check_locations(function: Function) -> Iterator[Violation]:
         if item.location_count != len(item.memorylocations):
             found = f"{item.location_count} for {len(item.memorylocations)} locations"
             yield Violation("location", function.name, f"{item.name}.tensorId2MemLocSize", found, "their number")
+        if item.kind in _OUTSIDE:
+            yield from _check_outside(function, item)
         for place in item.memorylocations:
             last = place.base + place.dims[0]
             if min(place.base, place.addr, *place.dims) < 0:
                 found = f"base {place.base}, addr {place.addr}, dims {list(place.dims)}"
                 yield Violation("location", function.name, place.name, found, "no negative number")
+            elif place.type == "DRAM" and (place.dims[0], place.base, place.addr) != (1, 0, 0):
+                found = f"base {place.base}, addr {place.addr}, dims {list(place.dims)}"
+                yield Violation("location", function.name, place.name, found, "base 0, addr 0, dims [1, bytes] in DRAM")
             elif place.type in ("SB", "PSUM") and last > CORE_V4.partitions:
                 found = f"partitions {place.base} to {last - 1}"
                 yield Violation("location", function.name, place.name, found, f"partitions below {CORE_V4.partitions}")
@@ -84,6 +93,19 @@ def _check_locations(function: Function) -> Iterator[Violation]:
                 found = f"bytes {place.addr:#x} to {place.addr + place.dims[1] - 1:#x} of each partition"
                 wanted = f"bytes below {CORE_V4.sbuf_usable:#x}, the rest is reserved"
                 yield Violation("location", function.name, place.name, found, wanted)
+
+
+def _check_outside(function: Function, item: Allocation) -> Iterator[Violation]:
+    """A tensor that comes from outside or goes there lies in DRAM, whole and in one piece."""
+    kinds = [place.type for place in item.memorylocations]
+    if kinds != ["DRAM"]:
+        found = f"memory types {', '.join(kinds) or 'none'}"
+        yield Violation("location", function.name, item.name, found, f"one DRAM location for an {item.kind}")
+        return
+    size, found_size = prod(item.tensor_shape) * item.dtype.bytes, item.memorylocations[0].dims[1]
+    if min(item.tensor_shape, default=0) < 0 or size != found_size:
+        found = f"{found_size} bytes for {item.dtype.name}{list(item.tensor_shape)}"
+        yield Violation("location", function.name, item.name, found, f"{max(size, 0)} bytes")
 
 
 def _check_dependencies(instruction: Instruction, index: int, order: dict[str, int]) -> Iterator[Violation]:
@@ -150,6 +172,10 @@ def _dims_repeat(dims: tuple[tuple[int, int], ...]) -> bool:
         reach += step * (num - 1)
     else:
         return False  # each step clears all smaller ones together: no two indices can meet
+    count, reach = prod(num for _, num in dims), sum(abs(step) * (num - 1) for step, num in dims)
+    # More indices than places must meet somewhere; and so many of both cannot be listed, so they are refused.
+    if count > reach + 1 or count > _MAX_LISTED:
+        return True
     places = np.zeros(1, np.int64)
     for step, num in dims:
         places = np.add.outer(places, np.arange(num) * step).ravel()

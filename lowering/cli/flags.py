@@ -79,6 +79,8 @@ class Flags:
         for option in pass_options(names).values():
             if option.choices:
                 self.choice(option.flag, option.choices, str(option.default), option.doc)
+            elif option.kind is int:
+                self.integer(option.flag, option.default, option.doc)
             else:
                 self.boolean(option.flag, option.doc)
 
@@ -102,7 +104,7 @@ class PassOption:
         field: Name of the field.
         default: Its default.
         doc: Its documentation.
-        kind: Its type: bool or an enum of words.
+        kind: Its type: bool, int or an enum of words.
     """
 
     field: str
@@ -125,6 +127,8 @@ class PassOption:
         """Returns the field's value for the flag's."""
         if self.choices:
             return self.kind(flag)
+        if self.kind is int:
+            return flag
         return not flag if self.default is True else flag
 
 

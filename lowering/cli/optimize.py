@@ -3,25 +3,26 @@
 import sys
 from collections.abc import Callable, Sequence
 
+from lowering.bir.lower_to_bir import BIR_JSON, LowerToBir
 from lowering.cli import files
 from lowering.cli.flags import Flags, UsageError
 from lowering.diagnostics import Diagnostic, LoweringError
 from lowering.expected import check_expected
 from lowering.module import Format, Module
 from lowering.passes import Pass, PassReport, run_passes
-from lowering.reading import InputForm, read_module, recognise
+from lowering.reading import InputForm, recognise
 from lowering.registry import PASSES
 from lowering.splitting import SEPARATOR, split
 from lowering.writing import for_writing, write_module
 
-USAGE = "mx-opt FILE [--passes=NAME,...] [--emit=hlo|hlo-proto|stablehlo|bytecode] [-o OUT] [options]"
+USAGE = "mx-opt FILE [--passes=NAME,...] [--emit=hlo|hlo-proto|stablehlo|bytecode|bir-json] [-o OUT] [options]"
 
 
 def declare() -> Flags:
     """Returns the command's flags."""
     flags = Flags(USAGE)
     flags.string("passes", f"Passes to run, in this order, separated by commas: {', '.join(PASSES)}.")
-    flags.choice("emit", [str(f) for f in Format], None, "Form of the output; the family of the input by default.")
+    flags.choice("emit", [*map(str, Format), BIR_JSON], None, "Form of the output; the family of the input by default.")
     flags.string("output", "File to write; standard output by default.", short="o")
     flags.choice("diagnostics", [str(f) for f in files.DiagnosticsForm], "text", "How diagnostics are printed.")
     flags.boolean("print-between-passes", "Print the module to standard error after every pass.")
@@ -38,9 +39,10 @@ def run(arguments: Sequence[str]) -> int:
     file = files.one_file(flags.parse(arguments), USAGE)
     names = [n.strip() for n in (flags["passes"] or "").split(",") if n.strip()]
     passes = flags.make_passes(names)
+    lower_to_bir = _lower_to_bir(passes, flags["emit"])
     data = files.read_input(file)
     parts = split(data) if flags["split-input-file"] else [data]
-    if len(parts) > 1 and flags["emit"] in (Format.HLO_PROTO, Format.BYTECODE):
+    if len(parts) > 1 and flags["emit"] in (Format.HLO_PROTO, Format.BYTECODE, BIR_JSON):
         raise UsageError("--split-input-file writes text; use --emit=hlo or --emit=stablehlo")
     if flags["verify-diagnostics"]:
         return _verify_diagnostics(flags, file, parts, passes)
@@ -49,9 +51,12 @@ def run(arguments: Sequence[str]) -> int:
     all_diagnostics: list[Diagnostic] = []
     for part in parts:
         try:
-            module = read_module(part, files.display_name(file))
+            module = files.load(part, file)
             diagnostics, reports = run_passes(module, passes, after_each=_printer(flags))
-            outputs.append(write_module(module, Format(flags["emit"] or default_format(part))))
+            if lower_to_bir is not None:
+                outputs.append(lower_to_bir.emit(module))
+            else:
+                outputs.append(write_module(module, Format(flags["emit"] or default_format(part))))
         except LoweringError as e:
             failed = True
             all_diagnostics += e.diagnostics
@@ -73,11 +78,21 @@ def default_format(data: bytes) -> Format:
     return Format.HLO_TEXT if hlo else Format.STABLEHLO_TEXT
 
 
+def _lower_to_bir(passes: Sequence[Pass], emit: str | None) -> LowerToBir | None:
+    """Returns the pass that makes the output, None when a module is written. Raises UsageError when they disagree."""
+    last = passes[-1] if passes else None
+    if emit == BIR_JSON and not isinstance(last, LowerToBir):
+        raise UsageError(f"--emit={BIR_JSON} needs {LowerToBir.name} as the last pass")
+    if emit != BIR_JSON and any(isinstance(p, LowerToBir) for p in passes):
+        raise UsageError(f"the pass {LowerToBir.name} needs --emit={BIR_JSON}")
+    return last if isinstance(last, LowerToBir) else None
+
+
 def _verify_diagnostics(flags: Flags, file: str, parts: Sequence[bytes], passes: Sequence[Pass]) -> int:
     mismatches = []
     for part in parts:
         try:
-            module = read_module(part, files.display_name(file))
+            module = files.load(part, file)
             found, _ = run_passes(module, passes)
         except LoweringError as e:
             found = list(e.diagnostics)

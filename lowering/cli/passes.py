@@ -16,6 +16,7 @@ def run(arguments: Sequence[str]) -> int:
     for name, cls in PASSES.items():
         sys.stdout.write(f"{name}: {cls.summary}\n")
         for option in options_of(cls):
-            words = f"={'|'.join(option.choices)} (default {option.default})" if option.choices else ""
+            takes = "|".join(option.choices) or ("N" if option.kind is int else "")
+            words = f"={takes} (default {option.default})" if takes else ""
             sys.stdout.write(f"  --{option.flag}{words}: {option.doc}\n")
     return 0

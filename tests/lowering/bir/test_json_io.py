@@ -166,6 +166,18 @@ def test_values_become_typed() -> None:
     assert quantize.debug == Debug("model.py", 12)
 
 
+def test_keys_that_may_be_absent() -> None:
+    """A program without engine numbers, edges and source lines, as other writers make them."""
+    raw = json.loads(TEXT)
+    for instruction in raw["functions"][0]["blocks"][0]["instructions"]:
+        for key in ("engine_id", "dependencies", "debug"):
+            del instruction[key]
+    module = from_json(json.dumps(raw))
+    first = next(module.functions[0].instructions())
+    assert (first.engine_id, first.dependencies, first.debug) == (None, (), None)
+    assert "engine_id" not in json.loads(to_json(module))["functions"][0]["blocks"][0]["instructions"][0]
+
+
 FIRST = ["functions", 0, "blocks", 0, "instructions", 0]
 
 

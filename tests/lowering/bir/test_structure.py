@@ -105,9 +105,11 @@ def test_patterns_without_elements(ap: tuple[tuple[int, int], ...]) -> None:
     assert "[access]" in " ".join(str(violation) for violation in verify(with_operand(LOAD, "outs", 0, ap=ap)))
 
 
-@pytest.mark.parametrize("ap", [((8, 32), (0, 8)), ((8, 32), (2, 2), (1, 4)), ((0, 32), (1, 8))])
+@pytest.mark.parametrize(
+    "ap", [((8, 32), (0, 8)), ((8, 32), (2, 2), (1, 4)), ((0, 32), (1, 8)), ((8, 32), (0, 1 << 40), (1, 8))]
+)
 def test_an_element_written_twice(ap: tuple[tuple[int, int], ...]) -> None:
-    assert said(with_operand(LOAD, "outs", 0, ap=ap)) == (
+    assert str(verify(with_operand(LOAD, "outs", 0, ap=ap))[0]) == (
         f"[access] Load-0, outs[0]: found ap {[list(pair) for pair in ap]} writes an element twice, "
         "wanted every element written once"
     )
@@ -184,6 +186,22 @@ def test_names_are_unique() -> None:
 )
 def test_locations_lie_inside_sbuf(changes: dict[str, int], found: str) -> None:
     assert said(with_location(LOAD, "src", **changes)) == f"[location] sg0000, src: {found}"
+
+
+@pytest.mark.parametrize("changes", [{"base": 1}, {"addr": 4}, {"dims": (2, 512)}])
+def test_dram_has_neither_partitions_nor_addresses(changes: dict[str, object]) -> None:
+    assert said(with_location(LOAD, "x", **changes)).endswith(", wanted base 0, addr 0, dims [1, bytes] in DRAM")
+
+
+def test_outside_tensors_fill_one_dram_location() -> None:
+    found = said(with_location(LOAD, "x", dims=(1, 514)))
+    assert found == "[location] sg0000, x_set: found 514 bytes for bfloat16[8, 32], wanted 512 bytes"
+    function = LOAD.functions[0]
+    moved = dataclasses.replace(function.allocations[1], kind="ExternalOutput")
+    module = module_of((function.allocations[0], moved), tuple(function.instructions()))
+    assert said(module) == (
+        "[location] sg0000, src_set: found memory types SB, wanted one DRAM location for an ExternalOutput"
+    )
 
 
 def test_the_last_usable_byte_may_be_used() -> None:

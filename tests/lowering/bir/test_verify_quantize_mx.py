@@ -169,6 +169,10 @@ def test_fp4_is_accepted_when_allowed() -> None:
     assert verify(module, allow_fp4=True) == []
 
 
+def test_a_missing_engine_id_breaks_no_rule() -> None:
+    assert verify(with_instruction(GOOD, engine_id=None)) == []
+
+
 def test_all_violations_are_reported() -> None:
     module = with_instruction(scale_at(18), engine="PE", engine_id=3)
     assert [violation.code for violation in verify(module)] == ["400", "207", "264"]
