@@ -150,8 +150,8 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jax_mx_dequantize, dequantize,
 // 0 portable, 1 AVX2, 2 AVX-512: what the handlers use here.
 JAX_MX_EXPORT int32_t jax_mx_best_isa() { return static_cast<int32_t>(jax_mx::best_isa()); }
 
-// Runs a job on memory of the caller's, with one instruction set, on `threads` threads, where floats flush subnormals if
-// `flush` is not 0; 1 if there is no such instruction set.
+// Runs a job on memory of the caller's, with one instruction set, on `threads` threads, where floats flush subnormals
+// if `flush` is not 0; 1 if there is no such instruction set.
 JAX_MX_EXPORT int jax_mx_quantize_raw(const QuantizeJob* job, int32_t isa, int32_t threads, int32_t flush) {
   return run_on_threads(*job, isa, threads, flush != 0);
 }

@@ -103,8 +103,8 @@ JAX_MX_INLINE Int plain_codes(Halves bits, Int shift) {
   return round_to_code<F>(min(scaled, broadcast(Traits<F>::largest))) | sign_of_source<F>(widen(bits));
 }
 
-// The same for bfloat16 elements in 16-bit lanes, twice as many at a time. Bits of bfloat16 round like integers where the
-// result is normal or zero.
+// The same for bfloat16 elements in 16-bit lanes, twice as many at a time. Bits of bfloat16 round like integers where
+// the result is normal or zero.
 template <Format F>
 struct Bfloat16Codes {
   static constexpr int kDrop = 7 - Traits<F>::mantissa;
@@ -147,7 +147,7 @@ JAX_MX_INLINE Int any_codes(Halves bits, Int scale, const Rule& rule) {
   const Int is_nan = magnitude > kInf;
   Int code = round_to_code<F>(magnitude >= kInf ? largest : min(scaled, largest));
   code = is_nan ? Int{} : code;
-  // A scale of 254 has the multiplier +0.0: finite elements become zeros, and Inf * 0 is the NaN of x86, a negative one.
+  // A scale of 254 has the multiplier +0.0: finite elements become zeros, and Inf * 0 is x86's NaN, a negative one.
   const Int zeroed = scale == 254;
   code = zeroed ? Int{} : code;
   Int sign = sign_of_source<F>(widen(bits));

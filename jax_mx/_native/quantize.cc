@@ -15,8 +15,8 @@ JAX_MX_INLINE int32_t block_peak(const uint16_t* x) {
   return largest(max(low, high));
 }
 
-// Codes of kShortLanes neighbouring elements whose blocks are finite and have no small scale. `scale` holds one byte per
-// element, or one for all of them.
+// Codes of kShortLanes neighbouring elements whose blocks are finite and have no small scale. `scale` holds one byte
+// per element, or one for all of them.
 template <Float S, Format F, typename Scale>
 JAX_MX_INLINE Short plain_vector(const uint16_t* x, Scale scale, const Bfloat16Codes<F>& bfloat16_codes) {
   Short subnormal = {};
@@ -171,7 +171,8 @@ __attribute__((noinline)) void quantize_strip(const Strip strip, const Rule rule
       const ManyScales scale{scales + column};
       Short codes[kPacked];
       for (int lane = 0; lane < kPacked; ++lane, from += strip.x_stride) {
-        codes[lane] = __builtin_expect(plain, 1) ? plain_vector<S, F>(from, scale, bfloat16_codes) : any_vector<S, F>(from, scale, rule);
+        codes[lane] = __builtin_expect(plain, 1) ? plain_vector<S, F>(from, scale, bfloat16_codes)
+                                                 : any_vector<S, F>(from, scale, rule);
       }
       store_containers<F>(strip.data + row / kPacked * strip.data_stride + column * kPacked * bits_of(F) / 8, codes);
     });

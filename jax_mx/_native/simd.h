@@ -34,6 +34,13 @@ typedef JAX_MX_VECTOR(uint32_t, JAX_MX_VECTOR_BYTES / 2) PairInts;    // kLanes 
 typedef JAX_MX_VECTOR(int16_t, 16) Eight;                             // eight elements, for reductions
 #undef JAX_MX_VECTOR
 
+// Lanes of two vectors by constant numbers. GCC has Clang's builtin only since version 12.
+#ifdef __clang__
+#define JAX_MX_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define JAX_MX_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, decltype(a){__VA_ARGS__})
+#endif
+
 #define JAX_MX_INLINE inline __attribute__((always_inline))
 #define JAX_MX_LAMBDA_INLINE __attribute__((always_inline))
 
@@ -122,16 +129,16 @@ struct Interleaved {
 };
 JAX_MX_INLINE Interleaved interleave(Short low, Short high) {
 #if JAX_MX_VECTOR_BYTES == 64
-  return {__builtin_shufflevector(low, high, 0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39, 8, 40, 9, 41, 10,
+  return {JAX_MX_SHUFFLE(low, high, 0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39, 8, 40, 9, 41, 10,
                                   42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47),
-          __builtin_shufflevector(low, high, 16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22, 54, 23, 55, 24, 56, 25,
+          JAX_MX_SHUFFLE(low, high, 16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22, 54, 23, 55, 24, 56, 25,
                                   57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63)};
 #elif JAX_MX_VECTOR_BYTES == 32
-  return {__builtin_shufflevector(low, high, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
-          __builtin_shufflevector(low, high, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)};
+  return {JAX_MX_SHUFFLE(low, high, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
+          JAX_MX_SHUFFLE(low, high, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)};
 #else
-  return {__builtin_shufflevector(low, high, 0, 8, 1, 9, 2, 10, 3, 11),
-          __builtin_shufflevector(low, high, 4, 12, 5, 13, 6, 14, 7, 15)};
+  return {JAX_MX_SHUFFLE(low, high, 0, 8, 1, 9, 2, 10, 3, 11),
+          JAX_MX_SHUFFLE(low, high, 4, 12, 5, 13, 6, 14, 7, 15)};
 #endif
 }
 
@@ -162,9 +169,9 @@ JAX_MX_INLINE int32_t largest(Eight v) {
 #ifdef __AVX2__
   return 0x7FFF - (_mm_cvtsi128_si32(_mm_minpos_epu16((__m128i)(0x7FFF - v))) & 0xFFFF);
 #else
-  v = max(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3));
-  v = max(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5));
-  v = max(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6));
+  v = max(v, JAX_MX_SHUFFLE(v, v, 4, 5, 6, 7, 0, 1, 2, 3));
+  v = max(v, JAX_MX_SHUFFLE(v, v, 2, 3, 0, 1, 6, 7, 4, 5));
+  v = max(v, JAX_MX_SHUFFLE(v, v, 1, 0, 3, 2, 5, 4, 7, 6));
   return v[0];
 #endif
 }
