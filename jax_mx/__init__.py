@@ -9,6 +9,7 @@ import pathlib as _pathlib
 
 from jax_mx import _lowering as _lowering
 from jax_mx import _scaled_matmul_lowering as _scaled_matmul_lowering
+from jax_mx import config as config
 from jax_mx import tile as tile
 from jax_mx._api import dequantize_mx as dequantize_mx
 from jax_mx._api import fake_quantize_mx as fake_quantize_mx
@@ -28,6 +29,8 @@ from jax_mx._recipe import MXFP4_WEIGHTS as MXFP4_WEIGHTS
 from jax_mx._recipe import MXFP8 as MXFP8
 from jax_mx._recipe import MXFP8_FORWARD as MXFP8_FORWARD
 from jax_mx._recipe import MXRecipe as MXRecipe
+from jax_mx._implementation import Implementation as Implementation
+from jax_mx._implementation import implementation as implementation
 from jax_mx._scale_rule import EMAX as EMAX
 from jax_mx._scale_rule import EMAX_ALT as EMAX_ALT
 from jax_mx._scale_rule import NKI as NKI
