@@ -6,6 +6,7 @@ The overhead of a call is the time of a jitted function with one quantization an
 bfloat16, less what each further pair in the same function adds.
 """
 
+import functools
 import statistics
 import subprocess
 import sys
@@ -66,7 +67,7 @@ def measure_imports(rounds: int) -> dict[str, float]:
     def start(code: str) -> None:
         subprocess.run([sys.executable, "-c", code], check=True)
 
-    return interleaved_medians({name: lambda code=code: start(code) for name, code in _IMPORTS.items()}, rounds)
+    return interleaved_medians({name: functools.partial(start, code) for name, code in _IMPORTS.items()}, rounds)
 
 
 def main(argv: Sequence[str]) -> None:

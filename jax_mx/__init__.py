@@ -22,6 +22,8 @@ from jax_mx._compare_rules import compare_rules as compare_rules
 from jax_mx._compat import hide_frames as _hide_frames
 from jax_mx._dot_general import MXDotGeneral as MXDotGeneral
 from jax_mx._dot_general import mx_dot_general as mx_dot_general
+from jax_mx._implementation import Implementation as Implementation
+from jax_mx._implementation import implementation as implementation
 from jax_mx._lowering_mode import EXPORT_DISABLED_CHECKS as EXPORT_DISABLED_CHECKS
 from jax_mx._lowering_mode import lowering_mode as lowering_mode
 from jax_mx._mx_array import MXArray as MXArray
@@ -29,8 +31,6 @@ from jax_mx._recipe import MXFP4_WEIGHTS as MXFP4_WEIGHTS
 from jax_mx._recipe import MXFP8 as MXFP8
 from jax_mx._recipe import MXFP8_FORWARD as MXFP8_FORWARD
 from jax_mx._recipe import MXRecipe as MXRecipe
-from jax_mx._implementation import Implementation as Implementation
-from jax_mx._implementation import implementation as implementation
 from jax_mx._scale_rule import EMAX as EMAX
 from jax_mx._scale_rule import EMAX_ALT as EMAX_ALT
 from jax_mx._scale_rule import NKI as NKI
