@@ -7,10 +7,13 @@ PYTHON312 ?= $(shell python3.12 -c 'import sys; print(sys.executable)' 2>/dev/nu
 VENV := .venv
 VENV_LATEST := .venv-latest
 
-.PHONY: demo test lint types test-latest fixtures bench clean
+.PHONY: demo train test lint types test-latest fixtures bench clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python examples/transformer_mlp.py --out out
+
+train: $(VENV)/installed
+	$(VENV)/bin/python examples/train_mx.py --out=out
 
 test: lint types
 	$(VENV)/bin/python -m pytest
