@@ -29,10 +29,13 @@ test-latest: $(VENV_LATEST)/installed
 	$(VENV_LATEST)/bin/python -m pytest
 
 fixtures: $(VENV)/installed
-	$(VENV)/bin/python hlo_fixtures/generate.py
+	$(VENV)/bin/python -m hlo_fixtures.generate
+	$(VENV)/bin/python -m hlo_fixtures.bir.generate
 
 bench: $(VENV)/installed
 	$(VENV)/bin/python -m benchmarks.quantize
+	$(VENV)/bin/python -m benchmarks.passes
+	$(VENV)/bin/python -m benchmarks.bir_simulator
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
