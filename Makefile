@@ -9,10 +9,13 @@ VENV_LATEST := .venv-latest
 VENV_PEERS := .venv-peers
 NATIVE := setup.py $(wildcard jax_mx/_native/*.cc jax_mx/_native/*.h)
 
-.PHONY: demo test lint types test-latest fixtures bench bench-peers clean
+.PHONY: demo train test lint types test-latest fixtures bench bench-peers clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python examples/transformer_mlp.py --out out
+
+train: $(VENV)/installed
+	$(VENV)/bin/python examples/train_mx.py --out=out
 
 test: lint types
 	$(VENV)/bin/python -m pytest

@@ -220,20 +220,6 @@ def test_scan_remat_and_jit_agree() -> None:
         assert_near(jax.grad(unrolled)(weights), want)
 
 
-def test_shard_map_gradients() -> None:
-    x, w = random(34, 256, 64), random(35, 64, 32)
-    mesh = jax.make_mesh((8,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
-    p = jax.sharding.PartitionSpec
-
-    def f(x: jax.Array, w: jax.Array) -> jax.Array:
-        return jax.lax.psum(jnp.sum(jax_mx.mx_dot_general(x, w, MATMUL) ** 2), "d")
-
-    gradient = jax.shard_map(jax.grad(f, 1), mesh=mesh, in_specs=(p("d"), p()), out_specs=p())
-    want = jax.grad(lambda w: jnp.sum(jax_mx.mx_dot_general(x, w, MATMUL) ** 2))(w)
-    # Every device quantizes 32 rows, one block, so the sharded gradient has the same codes.
-    assert_near(jax.jit(gradient)(x, w), want)
-
-
 @pytest.mark.parametrize(
     ("lhs", "rhs", "preferred", "want"),
     [
@@ -276,7 +262,6 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("list", lambda: jax_mx.mx_dot_general(X, [1.0], MATMUL), TypeError, "rhs: got list, want an array"),
     ("dims", lambda: jax_mx.mx_dot_general(X, W.T, MATMUL), ValueError, "dimension_numbers: got contracting dimensions of different sizes, 1 of lhs of shape (4, 64) and 0 of rhs"),
     ("preferred", lambda: jax_mx.mx_dot_general(X, W, MATMUL, None, jnp.int8), TypeError, "preferred_element_type: got int8, want float32"),
-    ("sharding", lambda: jax_mx.mx_dot_general(X, W, MATMUL, out_sharding=3), ValueError, "out_sharding: got 3, want None"),
     ("recipe", lambda: jax_mx.mx_dot_general(X, W, MATMUL, recipe="MXFP8"), TypeError, "recipe: got 'MXFP8', want a jax_mx.MXRecipe"),
 ]  # fmt: skip
 
