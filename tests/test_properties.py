@@ -28,7 +28,7 @@ def arrays(draw: st.DrawFn) -> tuple[np.ndarray, int]:
     return (bits & 0x8000) | (low + bits % (high - low + 1)).astype(np.uint16), axis
 
 
-SETTINGS = hypothesis.settings(max_examples=100, deadline=None, derandomize=True)
+SETTINGS = hypothesis.settings(max_examples=75, deadline=None, derandomize=True)
 
 
 @SETTINGS

@@ -56,7 +56,7 @@ JAX_MX_INLINE void store_codes(uint8_t* to, Short codes) {
     store(to, to_bytes(codes));
   } else {
     const Int pairs = (Int)codes;
-    store(to, to_bytes((pairs | (pairs >> 12)) & 0xFF));
+    store(to, to_bytes(pairs | (pairs >> 12)));
   }
 }
 
