@@ -6,6 +6,7 @@ The overhead of a call is the time of a jitted function with one quantization an
 bfloat16, less what each further pair in the same function adds.
 """
 
+import functools
 import statistics
 import subprocess
 import sys
@@ -43,7 +44,7 @@ def measure_overhead(rounds: int) -> tuple[float, float]:
     """Seconds of one pair of kernels, and of the call around it."""
     x = jax.random.normal(jax.random.key(0), (512, 1024), jnp.bfloat16)
     functions = {pairs: chain(pairs) for pairs in (1, _PAIRS)}
-    runs = {str(pairs): lambda f=f: f(x) for pairs, f in functions.items()}
+    runs = {str(pairs): functools.partial(f, x) for pairs, f in functions.items()}
     medians = interleaved_medians(runs, 10 * rounds)
     pair = (medians[str(_PAIRS)] - medians["1"]) / (_PAIRS - 1)
     return pair, medians["1"] - pair
@@ -66,7 +67,7 @@ def measure_imports(rounds: int) -> dict[str, float]:
     def start(code: str) -> None:
         subprocess.run([sys.executable, "-c", code], check=True)
 
-    return interleaved_medians({name: lambda code=code: start(code) for name, code in _IMPORTS.items()}, rounds)
+    return interleaved_medians({name: functools.partial(start, code) for name, code in _IMPORTS.items()}, rounds)
 
 
 def main(argv: Sequence[str]) -> None:
