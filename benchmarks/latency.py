@@ -44,7 +44,7 @@ def measure_overhead(rounds: int) -> tuple[float, float]:
     """Seconds of one pair of kernels, and of the call around it."""
     x = jax.random.normal(jax.random.key(0), (512, 1024), jnp.bfloat16)
     functions = {pairs: chain(pairs) for pairs in (1, _PAIRS)}
-    runs = {str(pairs): lambda f=f: f(x) for pairs, f in functions.items()}
+    runs = {str(pairs): functools.partial(f, x) for pairs, f in functions.items()}
     medians = interleaved_medians(runs, 10 * rounds)
     pair = (medians[str(_PAIRS)] - medians["1"]) / (_PAIRS - 1)
     return pair, medians["1"] - pair
