@@ -7,6 +7,8 @@ transformation and lowers to that custom call where the platform has it.
 
 import pathlib as _pathlib
 
+from jax_mx import _lowering as _lowering
+from jax_mx import _scaled_matmul_lowering as _scaled_matmul_lowering
 from jax_mx import tile as tile
 from jax_mx._api import dequantize_mx as dequantize_mx
 from jax_mx._api import fake_quantize_mx as fake_quantize_mx
@@ -14,12 +16,20 @@ from jax_mx._api import quantize_mx as quantize_mx
 from jax_mx._codes import pack_x4 as pack_x4
 from jax_mx._codes import unpack_x4 as unpack_x4
 from jax_mx._compat import hide_frames as _hide_frames
-from jax_mx._lowering import EXPORT_DISABLED_CHECKS as EXPORT_DISABLED_CHECKS
-from jax_mx._lowering import lowering_mode as lowering_mode
+from jax_mx._dot_general import MXDotGeneral as MXDotGeneral
+from jax_mx._dot_general import mx_dot_general as mx_dot_general
+from jax_mx._lowering_mode import EXPORT_DISABLED_CHECKS as EXPORT_DISABLED_CHECKS
+from jax_mx._lowering_mode import lowering_mode as lowering_mode
+from jax_mx._mx_array import MXArray as MXArray
+from jax_mx._recipe import MXFP4_WEIGHTS as MXFP4_WEIGHTS
+from jax_mx._recipe import MXFP8 as MXFP8
+from jax_mx._recipe import MXFP8_FORWARD as MXFP8_FORWARD
+from jax_mx._recipe import MXRecipe as MXRecipe
 from jax_mx._scale_rule import EMAX as EMAX
 from jax_mx._scale_rule import EMAX_ALT as EMAX_ALT
 from jax_mx._scale_rule import NKI as NKI
 from jax_mx._scale_rule import OCP_FLOOR as OCP_FLOOR
 from jax_mx._scale_rule import ScaleRule as ScaleRule
+from jax_mx._scaled_matmul import scaled_matmul_mx as scaled_matmul_mx
 
 _hide_frames(str(_pathlib.Path(__file__).parent))

@@ -111,7 +111,7 @@ def check_container_dtype(name: str, data: Any, fmt: ElementFormat) -> jax.Array
     return check_array(name, data, (fmt.container_dtype,))
 
 
-def check_scale_fits(scale: jax.Array, data: jax.Array, axis: int) -> None:
+def check_scale_fits(scale: jax.Array, data: jax.Array, axis: int, name: str = "scale") -> None:
     """Refuses a scale whose shape does not belong to `data` quantized along `axis`.
 
     Raises:
@@ -121,7 +121,7 @@ def check_scale_fits(scale: jax.Array, data: jax.Array, axis: int) -> None:
     wanted[axis] = scale_length(data.shape[axis] * LANES)
     if scale.shape != tuple(wanted):
         raise ValueError(
-            f"scale: got shape {scale.shape}, want {tuple(wanted)} for data of shape {data.shape} along axis {axis}"
+            f"{name}: got shape {scale.shape}, want {tuple(wanted)} for data of shape {data.shape} along axis {axis}"
         )
 
 

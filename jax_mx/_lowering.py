@@ -9,70 +9,34 @@ The contract of the custom call:
 room for a scale rule, so a rule other than EMAX travels as the frontend attribute `mx_scale_rule`.
 """
 
-import contextlib
 import functools
 import json
-from typing import Any, Literal, get_args
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from jax_mx import _primitive
-from jax_mx._compat import api_boundary, ir, mlir
+from jax_mx._compat import ir, mlir
 from jax_mx._formats import BLOCK_SIZE, ElementFormat
+from jax_mx._lowering_mode import QUANTIZE_TARGET, lowers_for_neuron, uses_custom_call
 from jax_mx._primitive import quantize_mx_p
 from jax_mx._quantize import quantize
 from jax_mx._scale_rule import EMAX, SCALE_RULES, ScaleRule
 
-CUSTOM_CALL_TARGET = "QuantizeMX"
 SCALE_RULE_ATTRIBUTE = "mx_scale_rule"
-NEURON = "neuron"
-
-Mode = Literal["auto", "inline", "custom_call"]
-
-EXPORT_DISABLED_CHECKS = (jax.export.DisabledSafetyCheck.custom_call(CUSTOM_CALL_TARGET),)
-"""What `jax.export.export(..., disabled_checks=...)` needs to let the custom call through."""
-
-_mode = jax.make_user_context(default_value="auto")
-
-
-@api_boundary
-def lowering_mode(mode: Mode) -> contextlib.AbstractContextManager[None]:
-    """Chooses, within a `with` statement, what `quantize_mx` is lowered to.
-
-    The mode is part of `jax.jit`'s cache key: a function that was already jitted is lowered again under another mode.
-    It is thread-local.
-
-    Args:
-        mode: "auto" (the default) lowers to the `QuantizeMX` custom call for the platform "neuron" and to plain
-            operations elsewhere. "inline" lowers to plain operations everywhere. "custom_call" lowers to the custom
-            call everywhere, so that it can be looked at; no other platform than "neuron" can run it.
-
-    Returns:
-        A context manager.
-
-    Raises:
-        ValueError: `mode` is none of these.
-    """
-    if mode not in get_args(Mode):
-        raise ValueError(f"mode: got {mode!r}, want one of {', '.join(map(repr, get_args(Mode)))}")
-    return _mode(mode)
-
 
 _lower_inline = mlir.lower_fun(quantize, multiple_results=True)
 
 
 def _lower(ctx: Any, x: Any, *, fmt: ElementFormat, rule: ScaleRule, axis: int, auto: bool) -> Any:
     """Lowers by the current mode; `auto` says what that mode means for the platforms of this rule."""
-    use_call = {"auto": auto, "inline": False, "custom_call": True}[_mode.value]
-    lower = _lower_custom_call if use_call else _lower_inline
+    lower = _lower_custom_call if uses_custom_call(auto) else _lower_inline
     return lower(ctx, x, fmt=fmt, rule=rule, axis=axis)
 
 
 def _lower_default(ctx: Any, x: Any, **params: Any) -> Any:
-    # jax refuses to register a rule for a platform without a plugin, so the rule for "neuron" is the default one.
-    platforms = ctx.platforms or ctx.module_context.platforms
-    return _lower(ctx, x, auto=NEURON in platforms, **params)
+    return _lower(ctx, x, auto=lowers_for_neuron(ctx), **params)
 
 
 def _lower_custom_call(ctx: Any, x: Any, *, fmt: ElementFormat, rule: ScaleRule, axis: int) -> Any:
@@ -82,9 +46,9 @@ def _lower_custom_call(ctx: Any, x: Any, *, fmt: ElementFormat, rule: ScaleRule,
         return moved(ctx, x, fmt=fmt, rule=rule, axis=axis)
     if rule not in SCALE_RULES:
         wanted = ", ".join(known.name for known in SCALE_RULES)
-        raise ValueError(f"rule: got {rule!r}, which the {CUSTOM_CALL_TARGET} call cannot name; want one of {wanted}")
+        raise ValueError(f"rule: got {rule!r}, which the {QUANTIZE_TARGET} call cannot name; want one of {wanted}")
     config = {"block_size": BLOCK_SIZE, "dim": axis, "dtype": fmt.name, "scale_method": EMAX.name}
-    emit = jax.ffi.ffi_lowering(CUSTOM_CALL_TARGET, backend_config=json.dumps(config), api_version=2)
+    emit = jax.ffi.ffi_lowering(QUANTIZE_TARGET, backend_config=json.dumps(config), api_version=2)
     results: Any = emit(ctx, x)
     data, scale = results
     if rule != EMAX:
