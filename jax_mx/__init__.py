@@ -10,6 +10,7 @@ import pathlib as _pathlib
 from jax_mx import _lowering as _lowering
 from jax_mx import _scaled_matmul_lowering as _scaled_matmul_lowering
 from jax_mx import _partitioner as _partitioner
+from jax_mx import _partitioner_dot as _partitioner_dot
 from jax_mx import tile as tile
 from jax_mx._api import dequantize_mx as dequantize_mx
 from jax_mx._api import fake_quantize_mx as fake_quantize_mx

@@ -34,7 +34,7 @@ def hide_frames(directory: str) -> None:
 
 def uses_shardy() -> bool:
     """Whether jax partitions modules with Shardy, as it does by default, and not with GSPMD."""
-    return bool(jax.config.read("jax_use_shardy_partitioner"))
+    return bool(getattr(jax.config, "jax_use_shardy_partitioner"))  # noqa: B009  a name that types do not know
 
 
 def bitcast(value: Any, element_type: str) -> Any:
@@ -87,13 +87,16 @@ def register_partitioner(target: str, partition: Callable[..., Any]) -> None:
     xla_bridge.register_plugin_callbacks(register)
 
 
+REPLICATED = xla_client.OpSharding.Type.REPLICATED
+
+
 def tiles(sharding: Any) -> tuple[np.ndarray[Any, Any], list[Any]]:
     """Device numbers of an HLO sharding, one dimension for each of the array's and then of each kind of subgroup."""
     shape = sharding.tile_assignment_dimensions()
     devices = np.asarray(sharding.tile_assignment_devices()).reshape(shape)
     subgroups = list(sharding.subgroup_types())
     if sharding.replicate_on_last_tile_dim() and not subgroups:
-        subgroups = [xla_client.OpSharding.Type.REPLICATED]
+        subgroups = [REPLICATED]
     return devices, subgroups
 
 
@@ -111,7 +114,18 @@ def keep_whole(sharding: Any, axis: int) -> Any:
     """The same sharding but with one axis of the array in one piece, which every device on its way then holds."""
     devices, subgroups = tiles(sharding)
     gathered = np.expand_dims(np.moveaxis(devices, axis, -1), axis)
-    return from_tiles(gathered, [*subgroups, xla_client.OpSharding.Type.REPLICATED])
+    return from_tiles(gathered, [*subgroups, REPLICATED])
+
+
+def tile_coordinates(sharding: Any) -> np.ndarray[Any, Any] | None:
+    """Which tile each device holds: [devices, rank of the array]; None if some devices see other arrays, or all see all."""
+    if not sharding.is_tiled():
+        return None
+    devices, subgroups = tiles(sharding)
+    if any(kind != REPLICATED for kind in subgroups):
+        return None
+    places = np.indices(devices.shape).reshape(devices.ndim, -1).T
+    return places[np.argsort(devices.ravel()), : devices.ndim - len(subgroups)]
 
 
 def tuple_sharding(shape: Any, shardings: Sequence[Any]) -> Any:

@@ -7,9 +7,11 @@ blocks, which XLA would do by exchanging halos between shards; its shards are ga
 """
 
 import dataclasses
+import itertools
 from typing import Any
 
 from jax_mx._compat import bitcast, ir, uses_shardy
+from jax_mx._dot_dims import DotDims
 from jax_mx._formats import BLOCK_SIZE, LANES
 
 SHARDING_RULE = "sdy.sharding_rule"
@@ -72,6 +74,34 @@ def quantize_rule(shape: tuple[int, ...], axis: int) -> ShardingRule:
         split = ((containers, elements), (containers,), (blocks,))
     x, data, scale = (tuple(dim if d == axis else (d,) for d in range(rank)) for dim in split)
     return ShardingRule(tuple(sizes), whole, (x,), (data, scale))
+
+
+def scaled_dot_rule(lhs: tuple[int, ...], rhs: tuple[int, ...], dims: DotDims) -> ShardingRule:
+    """The rule of a `__op$block_scaled_dot` call for the shapes of its containers: as of any product.
+
+    A sharded contracting dimension leaves sums of the blocks of each shard, which XLA adds up over the shards.
+    """
+    (lhs_axis,), (rhs_axis,) = dims.contracting
+    (lhs_batch, rhs_batch), lhs_free, rhs_free = dims.batch, dims.free(0, len(lhs)), dims.free(1, len(rhs))
+    kept = [lhs[d] for d in (*lhs_batch, *lhs_free)] + [rhs[d] for d in rhs_free]
+    containers_of_block = BLOCK_SIZE // LANES
+    blocks, containers = len(kept), len(kept) + 1
+    length = lhs[lhs_axis]
+    split: Factors = ((blocks, containers), (blocks,))
+    sizes = [*kept, -(-length // containers_of_block), containers_of_block]
+    whole: tuple[int, ...] = (containers,)
+    if length % containers_of_block != 0 or length == containers_of_block:
+        sizes[containers] = length
+        split, whole = ((containers,), (blocks,)), (blocks, containers)
+    lhs_factors = dict(zip((*lhs_batch, *lhs_free), itertools.count(), strict=False))
+    rhs_factors = dict(zip(rhs_batch, itertools.count(), strict=False))
+    rhs_factors |= dict(zip(rhs_free, itertools.count(len(lhs_factors)), strict=False))
+    operands = []
+    for of_axis in split:  # the containers of both sides, then the scales of both sides
+        for factors, axis in ((lhs_factors, lhs_axis), (rhs_factors, rhs_axis)):
+            operands.append(tuple(of_axis if d == axis else (factors[d],) for d in range(len(factors) + 1)))
+    result = tuple((factor,) for factor in range(len(kept)))
+    return ShardingRule(tuple(sizes), whole, tuple(operands), (result,))
 
 
 def is_partitioned(ctx: Any) -> bool:
