@@ -1,6 +1,6 @@
 """Speed of the BIR simulator on one core: elements per second of lowered quantize calls, checks included.
 
-    python benchmarks/bir_simulator.py
+    python -m benchmarks.bir_simulator
 
 Each row runs one lowered call from DRAM to DRAM several times and prints the best and the median. What is measured is
 `simulate` as users call it: verification, hazard tracking, copies and the quantize itself.

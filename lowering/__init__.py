@@ -7,6 +7,9 @@
 What is wrong with a module comes as `LoweringError`, whose `diagnostics` are data. The command line is `mx-opt`.
 """
 
+from lowering.config import QuantizeMxConfig as QuantizeMxConfig
+from lowering.config import ScaledDotConfig as ScaledDotConfig
+from lowering.config import canonical_json as canonical_json
 from lowering.diagnostics import Diagnostic as Diagnostic
 from lowering.diagnostics import LoweringError as LoweringError
 from lowering.diagnostics import Severity as Severity

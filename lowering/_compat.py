@@ -90,9 +90,9 @@ def remove_unused_functions(module: Any) -> None:
     passmanager.PassManager.parse("builtin.module(symbol-dce)").run(module.operation)
 
 
-def deserialize_portable_artifact(artifact: bytes, context: Any) -> Any:
-    """Returns the StableHLO module of a portable artifact, as text or bytecode that `ir.Module.parse` reads."""
-    return _extend_mlir.deserialize_portable_artifact(artifact, context)
+def deserialize_portable_artifact(artifact: bytes, context: Any) -> bytes:
+    """Returns the StableHLO module of a portable artifact as bytecode."""
+    return bytecode(_extend_mlir.deserialize_portable_artifact(artifact, context))
 
 
 def compile_cpu(module: Any) -> Any:

@@ -4,8 +4,8 @@
 rules that judge a call and the table that shows it need no IR.
 """
 
-import dataclasses
 import enum
+import functools
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,8 @@ from lowering._compat import ir
 from lowering.diagnostics import SourceLocation, error
 from lowering.locations import source_of
 from lowering.module import Module
+from lowering.shapes import ArrayShape as ArrayShape
+from lowering.shapes import array_shape as array_shape
 
 QUANTIZE_TARGET = hlo_adapter.QUANTIZE_TARGET
 SCALED_DOT_TARGET = hlo_adapter.SCALED_DOT_TARGET
@@ -24,10 +26,15 @@ SCALE_RULE_ATTRIBUTE = "mx_scale_rule"
 """Frontend attribute that carries the name of a scale rule other than EMAX."""
 
 CUSTOM_CALL, COMPOSITE = "stablehlo.custom_call", "stablehlo.composite"
+_SAYING_ATTRIBUTES = (
+    "call_target_name",
+    "name",
+    "api_version",
+    "backend_config",
+    "mhlo.backend_config",
+    "composite_attributes",
+)
 FRONTEND_ATTRIBUTES, MHLO_BACKEND_CONFIG = "mhlo.frontend_attributes", "mhlo.backend_config"
-
-
-_NO_ARRAYS = ("token", "opaque")
 
 
 class Spelling(enum.StrEnum):
@@ -39,49 +46,14 @@ class Spelling(enum.StrEnum):
     COMPOSITE = "stablehlo.composite"
 
 
-@dataclass(frozen=True)
-class ArrayShape:
-    """Element type and dimensions of one value; None is a dynamic dimension.
-
-    What is no array has no dimensions, and its kind as element type: `token`, or a tuple's elements in parentheses.
-    """
-
-    element_type: str
-    dims: tuple[int | None, ...] = ()
-
-    @property
-    def rank(self) -> int:
-        """Number of dimensions."""
-        return len(self.dims)
-
-    @property
-    def is_static(self) -> bool:
-        """Whether every dimension is known."""
-        return None not in self.dims
-
-    @property
-    def static_dims(self) -> tuple[int, ...]:
-        """The dimensions, dynamic ones left out; callers check `is_static` first."""
-        return tuple(d for d in self.dims if d is not None)
-
-    @property
-    def is_tuple(self) -> bool:
-        """Whether this is a tuple."""
-        return self.element_type.startswith("(")
-
-    def __str__(self) -> str:
-        if self.is_tuple or self.element_type in _NO_ARRAYS:
-            return self.element_type
-        return f"{self.element_type}[{','.join('?' if d is None else str(d) for d in self.dims)}]"
+Metadata = tuple[int | tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
-    """One custom call or composite, as found.
+class Signature:
+    """What a call says, its name and place aside; equal calls of a module share one.
 
     Attributes:
-        op: The MLIR operation.
-        name: Instruction name in the input: the HLO name, or the SSA name in StableHLO.
         target: Custom call target, or the composite's name without its namespace.
         spelling: How it is written.
         api_version: The custom call's api version (1 for a composite).
@@ -90,12 +62,9 @@ class Call:
         is_tuple: Whether the operation has one result of tuple type.
         config: Configuration as JSON text, None when there is none.
         scale_rule: Name of the scale rule that the frontend attributes carry, None when they carry none.
-        location: The user's source line.
         metadata: Metadata of a legalized call, None when the call has none.
     """
 
-    op: Any
-    name: str
     target: str
     spelling: Spelling
     api_version: int
@@ -104,12 +73,14 @@ class Call:
     is_tuple: bool
     config: str | None
     scale_rule: str | None
-    location: SourceLocation | None
-    metadata: tuple[int | tuple[int, ...], ...] | None = None
+    metadata: Metadata | None = None
 
-    def with_operands(self, operands: tuple[ArrayShape, ...]) -> "Call":
-        """Returns the same call seen with these operands only."""
-        return dataclasses.replace(self, operands=operands)
+    def __hash__(self) -> int:
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash((self.target, self.operands, self.results, self.config, self.scale_rule, self.metadata))
 
     @property
     def shapes(self) -> str:
@@ -118,6 +89,69 @@ class Call:
         if self.is_tuple or len(self.results) != 1:
             results = f"({results})"
         return f"{results} {self.target}({', '.join(map(str, self.operands))})"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One custom call or composite, as found.
+
+    Attributes:
+        op: The MLIR operation.
+        module: The module it is in.
+        signature: What it says.
+    """
+
+    op: Any
+    module: Module
+    signature: Signature
+
+    @functools.cached_property
+    def name(self) -> str:
+        """Instruction name in the input: the HLO name, or the SSA name in StableHLO. Ask before rewriting the call."""
+        carried = dictionary(self.op.attributes, FRONTEND_ATTRIBUTES).get(hlo_adapter.NAME_ATTRIBUTE)
+        if carried is not None:
+            return carried
+        return self.module.ssa_name(self.op.results[0]) if len(self.op.results) else str(self.op.name)
+
+    @functools.cached_property
+    def location(self) -> SourceLocation | None:
+        """The user's source line. Ask before rewriting the call."""
+        return source_of(self.op.location, self.module.name)
+
+    @property
+    def target(self) -> str:
+        """Target of the custom call."""
+        return self.signature.target
+
+    @property
+    def spelling(self) -> Spelling:
+        """How the call is written."""
+        return self.signature.spelling
+
+    @property
+    def operands(self) -> tuple[ArrayShape, ...]:
+        """Shapes of the operands."""
+        return self.signature.operands
+
+    @property
+    def results(self) -> tuple[ArrayShape, ...]:
+        """Shapes of the results."""
+        return self.signature.results
+
+    @property
+    def scale_rule(self) -> str | None:
+        """Name of the scale rule that the frontend attributes carry."""
+        return self.signature.scale_rule
+
+    @property
+    def metadata(self) -> Metadata | None:
+        """Metadata of a legalized call."""
+        return self.signature.metadata
+
+    @property
+    def shapes(self) -> str:
+        """The call as HLO would spell it."""
+        return self.signature.shapes
 
 
 def match(module: Module, target: str) -> list[Call]:
@@ -138,30 +172,40 @@ def target_of(op: Any) -> str:
 def describe(module: Module, op: Any) -> Call:
     """States the facts of one custom call or composite."""
     attributes = op.attributes
-    frontend = dictionary(attributes, FRONTEND_ATTRIBUTES)
-    result_types = [r.type for r in op.results]
+    operand_types = tuple(o.type for o in op.operands)
+    result_types = tuple(r.type for r in op.results)
+    scale_rule = dictionary(attributes, FRONTEND_ATTRIBUTES).get(SCALE_RULE_ATTRIBUTE)
+    metadata = _metadata(op) if any(isinstance(t, ir.TupleType) for t in operand_types) else None
+    said = tuple(attributes.get(name) for name in _SAYING_ATTRIBUTES)
+    key = (op.name, operand_types, result_types, scale_rule, metadata, said)
+    signature: Signature | None = module.signatures.get(key)
+    if signature is None:
+        signature = module.signatures[key] = _signature(op, operand_types, result_types, scale_rule, metadata)
+    return Call(op, module, signature)
+
+
+def _signature(
+    op: Any, operand_types: tuple[Any, ...], result_types: tuple[Any, ...], scale_rule: str | None, metadata: Any
+) -> Signature:
     is_tuple = len(result_types) == 1 and isinstance(result_types[0], ir.TupleType)
     if is_tuple:
         inner = result_types[0]
-        result_types = [inner.get_type(i) for i in range(inner.num_types)]
+        result_types = tuple(inner.get_type(i) for i in range(inner.num_types))
     spelling, config = _config(op)
-    return Call(
-        op=op,
-        name=_name(module, op, frontend),
+    return Signature(
         target=target_of(op),
         spelling=spelling,
-        api_version=int(attributes["api_version"]) if "api_version" in attributes else 1,
-        operands=tuple(array_shape(o.type) for o in op.operands),
-        results=tuple(array_shape(t) for t in result_types),
+        api_version=int(op.attributes["api_version"]) if "api_version" in op.attributes else 1,
+        operands=tuple(map(array_shape, operand_types)),
+        results=tuple(map(array_shape, result_types)),
         is_tuple=is_tuple,
         config=config,
-        scale_rule=frontend.get(SCALE_RULE_ATTRIBUTE),
-        location=source_of(op.location, module.name),
-        metadata=_metadata(op),
+        scale_rule=scale_rule,
+        metadata=metadata,
     )
 
 
-def _metadata(op: Any) -> tuple[int | tuple[int, ...], ...] | None:
+def _metadata(op: Any) -> Metadata | None:
     """Returns the metadata of a legalized call: its tuple operand's constants. None when there is no such operand."""
     for operand in op.operands:
         producer = operand.owner
@@ -181,17 +225,6 @@ def _constant_value(producer: Any) -> int | tuple[int, ...] | None:
     return tuple(map(int, values)) if values.ndim else int(values)
 
 
-def array_shape(mlir_type: Any) -> ArrayShape:
-    """Returns a type as HLO spells it."""
-    if isinstance(mlir_type, ir.TupleType):
-        elements = (array_shape(mlir_type.get_type(i)) for i in range(mlir_type.num_types))
-        return ArrayShape(f"({', '.join(map(str, elements))})")
-    if not isinstance(mlir_type, ir.RankedTensorType):
-        return ArrayShape("token" if "token" in str(mlir_type) else "opaque")
-    dims = tuple(None if mlir_type.is_dynamic_dim(i) else d for i, d in enumerate(mlir_type.shape))
-    return ArrayShape(_element_type(str(mlir_type.element_type)), dims)
-
-
 def dictionary(attributes: Any, name: str) -> dict[str, str]:
     """Returns a dictionary attribute of strings, empty when absent."""
     if name not in attributes:
@@ -205,25 +238,6 @@ def text_of(attribute: Any) -> str:
         return str(attribute.value)
     except (RuntimeError, UnicodeDecodeError):
         raise error("MX002", f"the attribute {attribute} is not UTF-8 text", "write it as UTF-8") from None
-
-
-_HLO_ELEMENT_TYPES = {"i1": "pred", "complex<f32>": "c64", "complex<f64>": "c128"}
-
-
-def _element_type(mlir: str) -> str:
-    if mlir in _HLO_ELEMENT_TYPES:
-        return _HLO_ELEMENT_TYPES[mlir]
-    if mlir.startswith("ui"):
-        return f"u{mlir[2:]}"
-    if mlir.startswith("i"):
-        return f"s{mlir[1:]}"
-    return mlir.lower()
-
-
-def _name(module: Module, op: Any, frontend: dict[str, str]) -> str:
-    if hlo_adapter.NAME_ATTRIBUTE in frontend:
-        return frontend[hlo_adapter.NAME_ATTRIBUTE]
-    return module.ssa_name(op.results[0]) if len(op.results) else op.name
 
 
 def _config(op: Any) -> tuple[Spelling, str | None]:

@@ -75,7 +75,7 @@ class Parsed:
 
 def canonical_json(config: msgspec.Struct) -> str:
     """Returns a config as JSON in canonical bytes: keys sorted, no blanks, absent ones left out."""
-    values = {k: v for k, v in msgspec.to_builtins(config).items() if v not in ("", [])}
+    values = {k: v for k, v in msgspec.to_builtins(config).items() if v not in ("", ())}
     return msgspec.json.encode(values, order="sorted").decode()
 
 

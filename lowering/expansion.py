@@ -4,6 +4,7 @@
 operations. The module then runs on a CPU, which has no `QuantizeMX`.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,15 +21,15 @@ from lowering.calls import (
     CUSTOM_CALL,
     QUANTIZE_TARGET,
     SCALED_DOT_TARGET,
-    ArrayShape,
     Call,
     describe,
     target_of,
 )
-from lowering.diagnostics import Diagnostic, LoweringError
+from lowering.diagnostics import Diagnostic, LoweringError, Severity
 from lowering.module import Module
 from lowering.rewriting import MetadataEntry, replace
 from lowering.rules import Target
+from lowering.shapes import ArrayShape
 
 FUNCTION_NAME = "mx_expansion"
 """Name of the function that is lowered, by which its modules can be told."""
@@ -158,8 +159,9 @@ def _lower(function: Callable[..., Any], operands: tuple[ArrayShape, ...]) -> An
 
 def _quantize_op(call: Call) -> QuantizeOp:
     if call.target == QUANTIZE_TARGET:
-        facts = quantize_rules.facts_of(call, target=Target.TRN3, allow_fp4=True)
-        errors = [d for d in quantize_rules.check_quantize(facts) if d.severity == "error"]
+        facts = quantize_rules.facts_of(call.signature, target=Target.TRN3, allow_fp4=True)
+        found = quantize_rules.check_quantize(call, target=Target.TRN3, allow_fp4=True)
+        errors = [d for d in found if d.severity is Severity.ERROR]
         if errors or facts.axis is None:
             raise LoweringError(errors)
         operand, dtype, axis = call.operands[0], facts.config.dtype, facts.axis
@@ -188,12 +190,12 @@ def _quantize_op(call: Call) -> QuantizeOp:
 
 
 def _scaled_dot_op(call: Call) -> ScaledDotOp:
-    if call.target == SCALED_DOT_TARGET:
-        facts = scaled_dot_rules.facts_of(call)
-    else:
+    signature = call.signature
+    if call.target != SCALED_DOT_TARGET:
         arrays = tuple(o for o in call.operands if not o.is_tuple)
-        facts = scaled_dot_rules.facts_of(call.with_operands(arrays))
-    errors = [d for d in scaled_dot_rules.check_scaled_dot(facts) if d.severity == "error"]
+        signature = dataclasses.replace(signature, operands=arrays)
+    facts = scaled_dot_rules.facts_of(signature)
+    errors = [v.at(call) for v in scaled_dot_rules.violations(signature) if v.severity is Severity.ERROR]
     if errors:
         raise LoweringError(errors)
     contracting = [side.effective_contracting for side in facts.sides]

@@ -85,12 +85,12 @@ def explain_module(module: Module, *, target: Target, allow_fp4: bool) -> list[D
             if name == QUANTIZE_TARGET:
                 call = describe(module, op)
                 legalize = LegalizeQuantizeMx(target=target, allow_fp4=allow_fp4)
-                facts = quantize_rules.facts_of(call, target=target, allow_fp4=allow_fp4)
                 becomes = legalize.legalized_target(call) if call.operands else ""
-                found += quantize_rules.check_quantize(facts) or [_legal(call, becomes)]
+                checked = quantize_rules.check_quantize(call, target=target, allow_fp4=allow_fp4)
+                found += checked or [_legal(call, becomes)]
             elif name == SCALED_DOT_TARGET:
                 call = describe(module, op)
-                checked = scaled_dot_rules.check_scaled_dot(scaled_dot_rules.facts_of(call))
+                checked = scaled_dot_rules.check_scaled_dot(call)
                 found += checked or [_legal(call, legalized_target(call))]
             else:
                 found += _explain_near_miss(module, op, name)

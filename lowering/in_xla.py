@@ -130,7 +130,7 @@ def enable_in_xla() -> Iterator[Hook]:
     jax.config.update("jax_enable_compilation_cache", False)
     try:
         yield hook
-    except jax.errors.JaxRuntimeError as e:
+    except (jax.errors.JaxRuntimeError, LoweringError) as e:
         if hook.failures:
             raise LoweringError(hook.failures) from e
         raise

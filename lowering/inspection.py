@@ -82,8 +82,8 @@ def format_table(rows: Sequence[Row]) -> str:
 
 
 def _quantize_row(call: Call, target: Target, allow_fp4: bool) -> Row:
-    facts = facts_of(call, target=target, allow_fp4=allow_fp4)
-    found = check_quantize(facts)
+    facts = facts_of(call.signature, target=target, allow_fp4=allow_fp4)
+    found = check_quantize(call, target=target, allow_fp4=allow_fp4)
     return Row(
         name=call.name,
         target=call.target,
@@ -100,8 +100,8 @@ def _quantize_row(call: Call, target: Target, allow_fp4: bool) -> Row:
 
 
 def _scaled_dot_row(call: Call) -> Row:
-    facts = scaled_dot_rules.facts_of(call)
-    found = scaled_dot_rules.check_scaled_dot(facts)
+    facts = scaled_dot_rules.facts_of(call.signature)
+    found = scaled_dot_rules.check_scaled_dot(call)
     axes = [str(side.effective_contracting[0]) if side.effective_contracting else "-" for side in facts.sides]
     return Row(
         name=call.name,

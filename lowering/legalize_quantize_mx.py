@@ -51,14 +51,12 @@ class LegalizeQuantizeMx:
 
     def diagnose(self, module: Module) -> list[Diagnostic]:
         """Returns every violation of every call."""
-        if not self.validate:
-            return [_no_operand(call) for call in match(module, QUANTIZE_TARGET) if not call.operands]
-        calls = match(module, QUANTIZE_TARGET)
-        return [d for call in calls for d in check_quantize(self._facts(call))]
+        calls = module.matches[self.name] = match(module, QUANTIZE_TARGET)
+        return [d for call in calls for d in self._check(call)]
 
     def rewrite(self, module: Module) -> int:
         """Replaces every call; returns how many."""
-        calls = match(module, QUANTIZE_TARGET)
+        calls = module.matches.pop(self.name, None) or match(module, QUANTIZE_TARGET)
         metadata = MetadataBuilder()
         decompositions = set()
         for call in calls:
@@ -81,8 +79,13 @@ class LegalizeQuantizeMx:
         source = "bf16" if call.operands[0].element_type == "bf16" else "f16"
         return f"{QUANTIZE_TARGET}_{source}_{element}"
 
+    def _check(self, call: Call) -> list[Diagnostic]:
+        if self.validate:
+            return check_quantize(call, target=self.target, allow_fp4=self.allow_fp4)
+        return [] if call.operands else [_no_operand(call)]
+
     def _facts(self, call: Call) -> QuantizeFacts:
-        return facts_of(call, target=self.target, allow_fp4=self.allow_fp4)
+        return facts_of(call.signature, target=self.target, allow_fp4=self.allow_fp4)
 
 
 def _no_operand(call: Call) -> Diagnostic:

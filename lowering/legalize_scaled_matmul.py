@@ -38,16 +38,15 @@ class LegalizeScaledMatmul:
 
     def diagnose(self, module: Module) -> list[Diagnostic]:
         """Returns every violation of every call."""
-        if not self.validate:
-            return []
-        return [d for call in match(module, SCALED_DOT_TARGET) for d in check_scaled_dot(facts_of(call))]
+        calls = module.matches[self.name] = match(module, SCALED_DOT_TARGET)
+        return [d for call in calls for d in check_scaled_dot(call)] if self.validate else []
 
     def rewrite(self, module: Module) -> int:
         """Replaces every call; returns how many."""
-        calls = match(module, SCALED_DOT_TARGET)
+        calls = module.matches.pop(self.name, None) or match(module, SCALED_DOT_TARGET)
         metadata = MetadataBuilder()
         for call in calls:
-            facts = facts_of(call)
+            facts = facts_of(call.signature)
             entries = (
                 facts.config.lhs_batch_dimensions,
                 facts.config.rhs_batch_dimensions,
@@ -55,13 +54,13 @@ class LegalizeScaledMatmul:
                 _counted_from_the_start(facts.rhs),
             )
             operands = [*call.op.operands, metadata.build(entries, call.op)]
-            replace(call.op, build_custom_call(call.op, legalized_target(call), operands, call.config or ""))
+            replace(call.op, build_custom_call(call.op, legalized_target(call), operands, call.signature.config or ""))
         return len(calls)
 
 
 def legalized_target(call: Call) -> str:
     """Returns the target that a call gets: `ScaledMatmul_e5m2_e5m2_bf16` and so on."""
-    element = "e4m3fn" if facts_of(call).config.element_dtype == "float8_e4m3fn" else "e5m2"
+    element = "e4m3fn" if facts_of(call.signature).config.element_dtype == "float8_e4m3fn" else "e5m2"
     output = "bf16" if call.results and call.results[0].element_type == "bf16" else "f32"
     return f"ScaledMatmul_{element}_{element}_{output}"
 

@@ -1,12 +1,11 @@
 """From an MLIR location to the user's source line."""
 
-from pathlib import PurePath
 from typing import Any
 
 from lowering.diagnostics import SourceLocation
 
 _TEXT_BUFFER = "-"
-_LIBRARY = "jax_mx"
+_LIBRARY = "/jax_mx/"
 
 
 def source_of(location: Any, module_name: str) -> SourceLocation | None:
@@ -19,7 +18,7 @@ def source_of(location: Any, module_name: str) -> SourceLocation | None:
     frames: list[SourceLocation] = []
     _collect(location, module_name, frames)
     for frame in frames:
-        if PurePath(frame.file).parent.name != _LIBRARY:
+        if _LIBRARY not in frame.file:
             return frame
     return frames[0] if frames else None
 

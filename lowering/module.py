@@ -30,6 +30,8 @@ class Module:
         located: False when the input was text without locations: those that the parser made up from the text's lines
             serve messages and are not written out as if they were the user's.
         changed: True once a pass has rewritten something.
+        signatures: What `lowering.calls` has found out about calls, by what they say.
+        matches: Calls that a pass has matched and not yet rewritten, by the pass's name: matching twice takes time.
     """
 
     name: str
@@ -38,6 +40,8 @@ class Module:
     hlo_proto: bytes | None = None
     located: bool = True
     changed: bool = False
+    signatures: dict[Any, Any] = field(default_factory=dict, repr=False)
+    matches: dict[str, Any] = field(default_factory=dict, repr=False)
     _ssa_names: Any = field(default=None, repr=False)
 
     def operations_named(self, *names: str) -> list[Any]:

@@ -24,7 +24,7 @@ class Pass(Protocol):
     summary: ClassVar[str]
 
     def diagnose(self, module: Module) -> list[Diagnostic]:
-        """Returns what is wrong with the calls that this pass would rewrite; changes nothing."""
+        """Returns what is wrong with the calls that this pass would rewrite; changes nothing in the IR."""
         ...
 
     def rewrite(self, module: Module) -> int:
@@ -75,11 +75,12 @@ def run_passes(
             rewritten = p.rewrite(module)
             if rewritten:
                 module.mark_changed()
-                verify(module)
             seconds = checking + time.perf_counter() - started
             reports.append(PassReport(name=p.name, rewritten=rewritten, seconds=seconds))
             if after_each is not None:
                 after_each(p, module)
+        if any(r.rewritten for r in reports):
+            verify(module)
     if module.changed and module.hlo_proto is not None and has_nested_tuples(module.hlo_proto):
         diagnostics.append(
             Diagnostic(

@@ -7,12 +7,14 @@ in the order of their codes, that the scale may also be f8e8m0fnu, and float4_e2
 project's decisions.
 """
 
+import functools
 from dataclasses import dataclass
 
-from lowering.calls import ArrayShape, Call
+from lowering.calls import Call, Signature
 from lowering.config import Parsed, Problem, QuantizeMxConfig, parse_json
 from lowering.diagnostics import Diagnostic, Severity
-from lowering.rules import Rule, Target, judge
+from lowering.rules import Rule, Target, Violation, judge
+from lowering.shapes import ArrayShape
 
 BLOCK_SIZE = 32
 ELEMENTS_PER_CONTAINER = 4
@@ -34,13 +36,13 @@ class QuantizeFacts:
         allow_fp4: Whether `float4_e2m1fn` with 16-bit containers is accepted.
     """
 
-    call: Call
+    call: Signature
     parsed: Parsed
     config: QuantizeMxConfig
     target: Target
     allow_fp4: bool
 
-    @property
+    @functools.cached_property
     def operand(self) -> ArrayShape | None:
         """The tensor to quantize, when the call has exactly one operand."""
         return self.call.operands[0] if len(self.call.operands) == 1 else None
@@ -50,12 +52,12 @@ class QuantizeFacts:
         """The element formats accepted."""
         return (*FP8_DTYPES, FP4_DTYPE) if self.allow_fp4 else FP8_DTYPES
 
-    @property
+    @functools.cached_property
     def data_element_type(self) -> str:
         """Element type of the data: a container of four elements."""
         return "u16" if self.allow_fp4 and self.config.dtype == FP4_DTYPE else "u32"
 
-    @property
+    @functools.cached_property
     def axis(self) -> int | None:
         """The quantized dimension, non-negative; None when it is not a legal one."""
         if self.operand is None or not self.parsed.readable("dim"):
@@ -64,7 +66,7 @@ class QuantizeFacts:
         dim = dim + rank if dim < 0 else dim
         return dim if rank >= 1 and dim in range(max(rank - 2, 0), rank) else None
 
-    @property
+    @functools.cached_property
     def quantized_size(self) -> int | None:
         """Size of the quantized dimension; None when it has no legal or no static one."""
         return None if self.axis is None or self.operand is None else self.operand.dims[self.axis]
@@ -78,7 +80,8 @@ class QuantizeFacts:
         return tuple(dims)
 
 
-def facts_of(call: Call, *, target: Target, allow_fp4: bool) -> QuantizeFacts:
+@functools.lru_cache(maxsize=4096)
+def facts_of(call: Signature, *, target: Target, allow_fp4: bool) -> QuantizeFacts:
     """Reads a call's configuration and puts its facts together."""
     if call.config is None:
         parsed = Parsed(values={}, problems=(Problem(key="", cause="is missing"),), complete=False)
@@ -89,9 +92,14 @@ def facts_of(call: Call, *, target: Target, allow_fp4: bool) -> QuantizeFacts:
     )
 
 
-def check_quantize(facts: QuantizeFacts) -> list[Diagnostic]:
+def check_quantize(call: Call, *, target: Target, allow_fp4: bool) -> list[Diagnostic]:
     """Returns every violation of one call, then the warnings about it."""
-    return judge(RULES, facts, facts.call)
+    return [violation.at(call) for violation in _violations(call.signature, target, allow_fp4)]
+
+
+@functools.lru_cache(maxsize=4096)
+def _violations(call: Signature, target: Target, allow_fp4: bool) -> tuple[Violation, ...]:
+    return judge(RULES, facts_of(call, target=target, allow_fp4=allow_fp4))
 
 
 def config_problems(parsed: Parsed) -> str:

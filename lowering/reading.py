@@ -82,6 +82,9 @@ def read_module(data: bytes | str, name: str = "<input>") -> Module:
             serialized = raw.decode()
         else:
             serialized = raw
+        # Bytes may hold text that is not UTF-8. jaxlib turns an error message that quotes it into a Python string and
+        # stops the process when that fails; printed to standard error by MLIR itself, the message does no harm.
+        context.emit_error_diagnostics = form not in (InputForm.STABLEHLO_TEXT, InputForm.HLO_TEXT)
         with context:
             mlir = ir.Module.parse(serialized)
             if hlo_proto is not None:

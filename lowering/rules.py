@@ -47,19 +47,29 @@ class Rule(Generic[F]):
     severity: Severity = Severity.ERROR
 
 
-def judge(rules: Sequence[Rule[F]], facts: F, call: Call) -> list[Diagnostic]:
-    """Returns a diagnostic for every rule that the call breaks, in the order of the codes."""
-    found = [
-        Diagnostic(
-            severity=rule.severity,
-            code=rule.code,
-            cause=rule.cause(facts),
-            resolution=rule.resolution,
+@dataclass(frozen=True)
+class Violation:
+    """A rule that a call breaks, with the cause spelled out; the same for all calls that say the same."""
+
+    severity: Severity
+    code: str
+    cause: str
+    resolution: str
+
+    def at(self, call: Call) -> Diagnostic:
+        """Returns the diagnostic for one call."""
+        return Diagnostic(
+            severity=self.severity,
+            code=self.code,
+            cause=self.cause,
+            resolution=self.resolution,
             instruction=call.name,
             shapes=call.shapes,
             location=call.location,
         )
-        for rule in rules
-        if rule.broken(facts)
-    ]
-    return sorted(found, key=lambda d: (d.severity is not Severity.ERROR, d.code))
+
+
+def judge(rules: Sequence[Rule[F]], facts: F) -> tuple[Violation, ...]:
+    """Returns every rule that the facts break, errors first, in the order of the codes."""
+    found = [Violation(r.severity, r.code, r.cause(facts), r.resolution) for r in rules if r.broken(facts)]
+    return tuple(sorted(found, key=lambda v: (v.severity is not Severity.ERROR, v.code)))

@@ -7,14 +7,16 @@ published error pages. That rhs must be u32 as well, and that a negative contrac
 pages are silent), are this project's decisions.
 """
 
+import functools
 import math
 from dataclasses import dataclass
 
-from lowering.calls import ArrayShape, Call
+from lowering.calls import Call, Signature
 from lowering.config import Parsed, ScaledDotConfig, parse_nested_json
 from lowering.diagnostics import Diagnostic, Severity
 from lowering.quantize_rules import FP8_DTYPES, config_problems
-from lowering.rules import Rule, judge
+from lowering.rules import Rule, Violation, judge
+from lowering.shapes import ArrayShape
 
 CONFIG_KEY = "scaled_dot_backend_config"
 _OUTPUT_ELEMENT_TYPES = ("f32", "bf16")
@@ -88,7 +90,7 @@ class Side:
 class ScaledDotFacts:
     """A call together with what its configuration says."""
 
-    call: Call
+    call: Signature
     parsed: Parsed
     config: ScaledDotConfig
     lhs: Side
@@ -105,7 +107,8 @@ class ScaledDotFacts:
         return ", ".join(f"{name} {list(value)}" for name, value in parts if value)
 
 
-def facts_of(call: Call) -> ScaledDotFacts:
+@functools.lru_cache(maxsize=4096)
+def facts_of(call: Signature) -> ScaledDotFacts:
     """Reads a call's configuration and puts its facts together."""
     # The text `None` is what a Python frontend writes for an absent configuration.
     absent = call.config is None or call.config.strip() == "None"
@@ -134,9 +137,15 @@ def _side(
     )
 
 
-def check_scaled_dot(facts: ScaledDotFacts) -> list[Diagnostic]:
+def check_scaled_dot(call: Call) -> list[Diagnostic]:
     """Returns every violation of one call, then the warnings about it."""
-    return judge(RULES, facts, facts.call)
+    return [violation.at(call) for violation in violations(call.signature)]
+
+
+@functools.lru_cache(maxsize=4096)
+def violations(call: Signature) -> tuple[Violation, ...]:
+    """Returns every rule that a call breaks, whatever its name and place."""
+    return judge(RULES, facts_of(call))
 
 
 def _batch_differs(f: ScaledDotFacts) -> bool:

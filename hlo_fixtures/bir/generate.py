@@ -17,6 +17,8 @@ CALLS: dict[str, tuple[LegalizedCall, LowerOptions]] = {
     "k4": (LegalizedCall((4,), "bfloat16", "float8_e4m3fn"), LowerOptions()),
     # 9 rows of 32, the second block has 4 elements.
     "k36": (LegalizedCall((3, 36), "bfloat16", "float8_e4m3fn"), LowerOptions()),
+    # The same in five tiles: each of the two buffers is zeroed once.
+    "k36_tiled": (LegalizedCall((18, 36), "bfloat16", "float8_e4m3fn"), LowerOptions(columns_per_tile=4)),
     # Exactly 128 partitions, no padding.
     "k512": (LegalizedCall((16, 512), "bfloat16", "float8_e4m3fn"), LowerOptions()),
     # Three partition tiles, the last of 69 rows in 96 partitions, with a partial last block.

@@ -8,6 +8,7 @@ the place inside it. Partition steps are whole pitches, so partition and place v
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 from lowering.bir.dtypes import Dtype
@@ -63,7 +64,7 @@ class Access:
         """Units of `dtype` in all."""
         return self.partitions * self.per_partition
 
-    @property
+    @cached_property
     def partition_mask(self) -> int:
         """One bit per partition touched; 1 in DRAM."""
         rows = [self.partition]
@@ -71,7 +72,7 @@ class Access:
             rows = [row + step * i for row in rows for i in range(num)]
         return sum(1 << row for row in set(rows))
 
-    @property
+    @cached_property
     def byte_range(self) -> tuple[int, int]:
         """First byte touched in a partition, and one past the last."""
         low, high = _extent(self.free_dims)

@@ -90,23 +90,31 @@ class _Emitter:
     debug: Debug | None
     instructions: list[Instruction] = field(default_factory=list)
     _counts: dict[str, int] = field(default_factory=dict)
+    _zeroed: dict[str, str] = field(default_factory=dict)
     _filled: dict[int, list[str]] = field(default_factory=dict)
     _quantized: dict[int, str] = field(default_factory=dict)
     _saved_data: dict[int, list[str]] = field(default_factory=dict)
     _saved_scale: dict[int, list[str]] = field(default_factory=dict)
 
     def load(self, slots: _TileSlots) -> None:
-        """Fills the source buffer: zeros in the last quadrant when it has spare partitions, then the elements."""
+        """Fills the source buffer: zeros in the last quadrant when it has spare partitions, then the elements.
+
+        Only the last chunk has spare partitions, its first tiles are the widest, and Loads leave those partitions
+        alone: one Memset of each buffer serves all tiles that use it.
+        """
         tile, chunk, index = slots.tile, slots.tile.chunk, slots.index
         reader = self._quantized.get(index - len(self.buffers.source))
         waits = _edges(EdgeKind.ANTI, [reader] if reader else [])
         names: list[str] = []
-        if chunk.padded:
+        if chunk.padded and slots.source.name in self._zeroed:
+            names.append(self._zeroed[slots.source.name])
+        elif chunk.padded:
             # An engine starts at a quadrant, so the zeros go under the last rows too and the Load overwrites those.
             start = chunk.rows // CORE_V4.quadrant * CORE_V4.quadrant
             zeros = _sbuf(slots.source, start, chunk.partitions - start, 0, 4 * tile.columns)
             zero = Immediate(slots.source.dtype, 0.0)
             names.append(self._add("Memset", DVE, zero, (zeros,), waits))
+            self._zeroed[slots.source.name] = names[0]
             waits = (*waits, *_edges(EdgeKind.OUTPUT, names))
         for piece in segments(self.layout, tile):
             source = self._dram(self.tensors[0], piece, 4 * chunk.first, 4, chunk.rows, 4)

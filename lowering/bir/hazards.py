@@ -28,8 +28,23 @@ class HazardTracker:
         """Takes the instructions of a function in program order; dependencies name earlier ones."""
         self._instructions = instructions
         self._memory = memory
-        self._before = _ancestors(instructions)
+        self._order = {instruction.name: i for i, instruction in enumerate(instructions)}
+        self._last_use = {self._order[name]: i for i, item in enumerate(instructions) for name, _ in item.dependencies}
+        self._pasts: dict[int, int] = {}
+        self._past = 0
         self._reads: dict[str, list[tuple[int, Access]]] = defaultdict(list)
+
+    def start(self, index: int) -> None:
+        """Moves on to instruction `index`; its reads come next, then its writes."""
+        self._past = 0
+        for name, _ in self._instructions[index].dependencies:
+            earlier = self._order[name]
+            self._past |= self._pasts[earlier] | 1 << earlier
+        for name, _ in self._instructions[index].dependencies:
+            if self._last_use[self._order[name]] == index:
+                self._pasts.pop(self._order[name], None)
+        if index in self._last_use:
+            self._pasts[index] = self._past
 
     def read(self, index: int, access: Access) -> None:
         """Records that instruction `index` reads `access`.
@@ -44,7 +59,7 @@ class HazardTracker:
             if writer == NEVER:
                 where = _spell(access, _first(writers == writer))
                 raise SimulationError(f"{self._name(index)} reads {where}, which nothing has written")
-            if writer != GIVEN and not self._ordered(writer - 2, index):
+            if writer != GIVEN and not self._ordered(writer - 2):
                 where = _spell(access, _first(writers == writer))
                 raise SimulationError(self._unordered(index, "reads", where, "write", writer - 2))
         self._reads[_plane(access)].append((index, access))
@@ -57,18 +72,24 @@ class HazardTracker:
         """
         writers = self._memory.writers(access)
         for writer in _distinct(writers):
-            if writer not in (NEVER, GIVEN) and not self._ordered(writer - 2, index):
+            if writer not in (NEVER, GIVEN) and not self._ordered(writer - 2):
                 where = _spell(access, _first(writers == writer))
                 raise SimulationError(self._unordered(index, "writes", where, "write", writer - 2))
-        for reader, read in self._reads[_plane(access)]:
-            if not self._ordered(reader, index):
+        near = [(reader, read) for reader, read in self._reads[_plane(access)] if _boxes_meet(access, read)]
+        for reader, read in near:
+            if not self._ordered(reader):
                 shared = _first_shared(access, read)
                 if shared is not None:
                     raise SimulationError(self._unordered(index, "writes", access.address_of(*shared), "read", reader))
         writers[...] = index + 2
+        # A read whose bytes were all written since is guarded by those writers: what follows them follows it.
+        for reader, read in near:
+            if _covers(access, read) or int(self._memory.writers(read).min()) > reader + 2:
+                self._reads[_plane(access)].remove((reader, read))
 
-    def _ordered(self, earlier: int, later: int) -> bool:
-        return bool(self._before[later] >> earlier & 1)
+    def _ordered(self, earlier: int) -> bool:
+        """Whether `earlier` must have finished before the current instruction."""
+        return bool(self._past >> earlier & 1)
 
     def _name(self, index: int) -> str:
         return self._instructions[index].name
@@ -80,18 +101,6 @@ class HazardTracker:
             f"{self._name(index)} {does} {where} while the {other} of {self._name(earlier)} may be in flight: "
             f"no dependency orders it after {self._name(earlier)}"
         )
-
-
-def _ancestors(instructions: Sequence[Instruction]) -> list[int]:
-    """For each instruction, a bit per instruction that must have finished before it starts."""
-    order = {instruction.name: i for i, instruction in enumerate(instructions)}
-    before: list[int] = []
-    for instruction in instructions:
-        mask = 0
-        for name, _ in instruction.dependencies:
-            mask |= before[order[name]] | 1 << order[name]
-        before.append(mask)
-    return before
 
 
 def _distinct(values: NDArray[np.int32]) -> list[int]:
@@ -115,12 +124,27 @@ def _spell(access: Access, index: tuple[int, ...]) -> str:
     return access.address_of(partition, access.byte + place * access.dtype.bytes + index[-1])
 
 
+def _boxes_meet(left: Access, right: Access) -> bool:
+    """Whether the partitions and the byte ranges of both overlap; their bytes may still lie between one another."""
+    (left_low, left_high), (right_low, right_high) = left.byte_range, right.byte_range
+    return left_low < right_high and right_low < left_high and bool(left.partition_mask & right.partition_mask)
+
+
+def _covers(outer: Access, inner: Access) -> bool:
+    """Whether `outer` surely touches every byte of `inner`: it has no gaps and its box contains the other."""
+    (outer_low, outer_high), (inner_low, inner_high) = outer.byte_range, inner.byte_range
+    dense = outer.per_partition * outer.dtype.bytes == outer_high - outer_low
+    return (
+        dense
+        and outer_low <= inner_low
+        and inner_high <= outer_high
+        and not inner.partition_mask & ~outer.partition_mask
+    )
+
+
 def _first_shared(left: Access, right: Access) -> tuple[int, int] | None:
     """Partition and byte of the first byte both touch, or None."""
     rows = left.partition_mask & right.partition_mask
-    (left_low, left_high), (right_low, right_high) = left.byte_range, right.byte_range
-    if not rows or left_low >= right_high or right_low >= left_high:
-        return None
     shared = np.intersect1d(_bytes(left), _bytes(right))
     return ((rows & -rows).bit_length() - 1, int(shared[0])) if shared.size else None
 

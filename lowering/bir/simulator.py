@@ -6,7 +6,7 @@ The scale rule is a setting of the whole module, as on the machine: taken from t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import ml_dtypes
 import numpy as np
@@ -19,7 +19,16 @@ from lowering.bir.hazards import HazardTracker
 from lowering.bir.lower import SCALE_RULE_KEY
 from lowering.bir.memory import Memory, copy
 from lowering.bir.numerics import SCALE_RULES, ScaleRule, quantize_tile
-from lowering.bir.program import AccessPattern, Allocation, Function, Immediate, Instruction, Module
+from lowering.bir.program import (
+    AccessPattern,
+    Allocation,
+    Function,
+    Immediate,
+    Instruction,
+    MemoryLocation,
+    Module,
+    Operand,
+)
 from lowering.bir.verify import check
 
 __all__ = ["physical_scale", "simulate"]
@@ -63,16 +72,27 @@ def simulate(
         if instruction.opcode not in _EXECUTE:
             known = ", ".join(_EXECUTE)
             raise SimulationError(f"{instruction.name} is a {instruction.opcode}; the simulator runs {known}")
-        ins = [resolve(o, places[o.memref]) for o in instruction.ins if isinstance(o, AccessPattern)]
-        outs = [resolve(o, places[o.memref]) for o in instruction.outs if isinstance(o, AccessPattern)]
+        ins, outs = (_accesses(instruction, operands, places) for operands in (instruction.ins, instruction.outs))
         if instruction.opcode == "QuantizeMx":
             outs[1] = physical_scale(outs[1], ins[0].partitions)
+        hazards.start(index)
         for access in ins:
             hazards.read(index, access)
         for access in outs:
             hazards.write(index, access)
         _EXECUTE[instruction.opcode](instruction, ins, outs, memory, rule)
     return {item.tensor: _output(item, memory) for item in chosen.allocations_of_kind("ExternalOutput")}
+
+
+def _accesses(
+    instruction: Instruction, operands: Sequence[Operand], places: Mapping[str, MemoryLocation]
+) -> list[Access]:
+    """The accesses of one side of an instruction."""
+    accesses = [resolve(o, places[o.memref]) for o in operands if isinstance(o, AccessPattern)]
+    for access in accesses:
+        if access.location.type not in ("SB", "DRAM"):
+            raise SimulationError(f"{instruction.name} touches {access.address}; only SB and DRAM are simulated")
+    return accesses
 
 
 def physical_scale(scale: Access, source_partitions: int) -> Access:

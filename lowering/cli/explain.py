@@ -7,7 +7,6 @@ from lowering.cli import files
 from lowering.cli.flags import Flags
 from lowering.diagnostics import Severity
 from lowering.explaining import explain_module
-from lowering.reading import read_module
 from lowering.rules import Target
 
 USAGE = "mx-opt explain FILE [--target=trn2|trn3] [--allow-fp4]"
@@ -19,7 +18,7 @@ def run(arguments: Sequence[str]) -> int:
     flags.choice("target", [str(t) for t in Target], str(Target.TRN3), "Hardware generation to validate for.")
     flags.boolean("allow-fp4", "Accept float4_e2m1fn with 16-bit containers.")
     file = files.one_file(flags.parse(arguments), USAGE)
-    module = read_module(files.read_input(file), files.display_name(file))
+    module = files.load(files.read_input(file), file)
     found = explain_module(module, target=Target(flags["target"]), allow_fp4=flags["allow-fp4"])
     for diagnostic in found:
         sys.stdout.write(f"{diagnostic}\n")

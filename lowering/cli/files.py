@@ -1,5 +1,6 @@
 """Input and output of the commands: files or `-`, and diagnostics as text or JSON."""
 
+import dataclasses
 import enum
 import json
 import os
@@ -8,7 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lowering.cli.flags import UsageError
-from lowering.diagnostics import Diagnostic
+from lowering.cli.isolation import guarded_reading
+from lowering.diagnostics import Diagnostic, LoweringError
+from lowering.module import Module
+from lowering.reading import read_module
 from lowering.writing import write_file
 
 
@@ -34,6 +38,18 @@ def read_input(file: str) -> bytes:
         return Path(file).read_bytes()
     except OSError as e:
         raise UsageError(f"cannot read {file}: {e.strerror}") from None
+
+
+def load(data: bytes, file: str) -> Module:
+    """Reads a module for a command, within a time that grows with its size. Raises LoweringError."""
+    with guarded_reading(60 + len(data) // 1_000_000) as said:
+        try:
+            return read_module(data, display_name(file))
+        except LoweringError as e:
+            if not said():
+                raise
+            found = [dataclasses.replace(d, cause=f"{d.cause} ({said()})") for d in e.diagnostics]
+            raise LoweringError(found) from None
 
 
 def display_name(file: str) -> str:

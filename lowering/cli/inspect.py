@@ -7,7 +7,6 @@ from lowering.cli import files
 from lowering.cli.flags import Flags
 from lowering.diagnostics import Severity
 from lowering.inspection import format_table, inspect_module
-from lowering.reading import read_module
 from lowering.rules import Target
 
 USAGE = "mx-opt inspect FILE [--target=trn2|trn3] [--allow-fp4]"
@@ -19,7 +18,7 @@ def run(arguments: Sequence[str]) -> int:
     flags.choice("target", [str(t) for t in Target], str(Target.TRN3), "Hardware generation to validate for.")
     flags.boolean("allow-fp4", "Accept float4_e2m1fn with 16-bit containers.")
     file = files.one_file(flags.parse(arguments), USAGE)
-    module = read_module(files.read_input(file), files.display_name(file))
+    module = files.load(files.read_input(file), file)
     rows = inspect_module(module, target=Target(flags["target"]), allow_fp4=flags["allow-fp4"])
     sys.stdout.write(format_table(rows) if rows else f"{files.display_name(file)} has no MX calls\n")
     return 1 if any(d.severity is Severity.ERROR for r in rows for d in r.diagnostics) else 0

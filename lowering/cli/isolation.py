@@ -5,12 +5,19 @@ line tool meets such input; it must answer with a diagnostic and exit status 1. 
 exists, which costs about a millisecond.
 """
 
+import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import IO
 
 from lowering.diagnostics import Diagnostic
+
+_is_child = False
+_log: IO[bytes] | None = None
+"""What jaxlib prints while it reads the input; shared by parent and child."""
 
 
 def run_isolated(command: Callable[[], int]) -> int:
@@ -20,10 +27,13 @@ def run_isolated(command: Callable[[], int]) -> int:
     """
     if not hasattr(os, "fork"):
         return command()
+    global _is_child, _log
+    _log = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the process
     sys.stdout.flush()
     sys.stderr.flush()
     child = os.fork()
     if child == 0:
+        _is_child = True
         status = 1
         try:
             status = command()
@@ -48,10 +58,47 @@ def run_isolated(command: Callable[[], int]) -> int:
     status = os.waitstatus_to_exitcode(raw)
     if status >= 0:
         return status
+    name = signal.Signals(-status).name
+    timed_out = -status == signal.SIGALRM
+    said = _said()
     crash = Diagnostic(
         code="MX012",
-        cause=f"jaxlib stopped the process with {signal.Signals(-status).name}",
-        resolution="the input breaks an assumption of jaxlib's; lines above, if any, say which",
+        cause="jaxlib did not come back from reading the input" if timed_out else f"jaxlib stopped the process, {name}",
+        resolution=f"the input breaks an assumption of jaxlib's{said and f': {said}'}",
     )
     sys.stderr.write(f"{crash}\n")
     return 1
+
+
+@contextlib.contextmanager
+def guarded_reading(seconds: int) -> Iterator[Callable[[], str]]:
+    """Ends an isolated command that spends more than this within the block, and keeps what jaxlib prints to itself.
+
+    Damaged input can make jaxlib hang, and print messages and stack traces of its own. The alarm is left to its default
+    action, which works even while jaxlib holds Python's lock. Without isolation nothing is done: the process and its
+    standard error are not ours.
+
+    Yields:
+        A function that returns the first line that jaxlib has printed within the block.
+    """
+    if not _is_child or _log is None:
+        yield lambda: ""
+        return
+    sys.stderr.flush()
+    saved = os.dup(2)
+    os.dup2(_log.fileno(), 2)
+    signal.alarm(seconds)
+    try:
+        yield _said
+    finally:
+        signal.alarm(0)
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
+def _said() -> str:
+    if _log is None:
+        return ""
+    _log.seek(0)
+    lines = _log.read(10_000).decode(errors="replace").splitlines()
+    return next((line.strip()[:500] for line in lines if line.strip()), "")

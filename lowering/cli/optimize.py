@@ -10,7 +10,7 @@ from lowering.diagnostics import Diagnostic, LoweringError
 from lowering.expected import check_expected
 from lowering.module import Format, Module
 from lowering.passes import Pass, PassReport, run_passes
-from lowering.reading import InputForm, read_module, recognise
+from lowering.reading import InputForm, recognise
 from lowering.registry import PASSES
 from lowering.splitting import SEPARATOR, split
 from lowering.writing import for_writing, write_module
@@ -51,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
     all_diagnostics: list[Diagnostic] = []
     for part in parts:
         try:
-            module = read_module(part, files.display_name(file))
+            module = files.load(part, file)
             diagnostics, reports = run_passes(module, passes, after_each=_printer(flags))
             if lower_to_bir is not None:
                 outputs.append(lower_to_bir.emit(module))
@@ -92,7 +92,7 @@ def _verify_diagnostics(flags: Flags, file: str, parts: Sequence[bytes], passes:
     mismatches = []
     for part in parts:
         try:
-            module = read_module(part, files.display_name(file))
+            module = files.load(part, file)
             found, _ = run_passes(module, passes)
         except LoweringError as e:
             found = list(e.diagnostics)

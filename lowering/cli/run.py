@@ -9,7 +9,6 @@ import numpy as np
 
 from lowering.cli import files
 from lowering.cli.flags import Flags, UsageError
-from lowering.reading import read_module
 from lowering.running import execute, load_arguments, random_arguments
 
 USAGE = "mx-opt run FILE [--input x.npy ...] [--seed N] [-o DIR]"
@@ -22,7 +21,7 @@ def run(arguments: Sequence[str]) -> int:
     flags.integer("seed", 0, "Seed of the random inputs.")
     flags.string("output", "Directory for result_0.npy and so on; nothing is saved by default.", short="o")
     file = files.one_file(flags.parse(arguments), USAGE)
-    module = read_module(files.read_input(file), files.display_name(file))
+    module = files.load(files.read_input(file), file)
     if flags["input"]:
         values = load_arguments(module, flags["input"])
     else:

@@ -186,3 +186,43 @@ def test_three_writers_of_one_read_are_all_checked() -> None:
         "Save-0 reads SB partition 0 byte 0x8 (a) while the write of Memset-1 may be in flight: "
         "no dependency orders it after Memset-1"
     )
+
+
+def read_then_written(*writes: tuple[AccessPattern, str]) -> Module:
+    """The buffer is set and saved whole, Save-0 reading it; then come Memset-1, Memset-2 and so on."""
+    allocations = (
+        allocation("y", "ExternalOutput", "uint8", (32,), "DRAM", (1, 32)),
+        sbuf("a", "uint8", 8, 0, 4),
+    )
+    zero = Immediate(dtype("uint8"), 0)
+    whole = pattern("a", "uint8", ((8, 4), (1, 8)))
+    save = dma("Save", "Save-0", whole, pattern("y", "uint8", ((1, 32),)), "Memset-0")
+    more = [memset(f"Memset-{i}", zero, target, after) for i, (target, after) in enumerate(writes, 1)]
+    return module_of(allocations, (memset("Memset-0", zero, whole), save, *more))
+
+
+WHOLE = pattern("a", "uint8", ((8, 4), (1, 8)))
+LEFT, RIGHT = pattern("a", "uint8", ((8, 4), (1, 4))), pattern("a", "uint8", ((8, 4), (1, 4)), offset=4)
+
+
+def test_a_write_after_a_read_that_was_overwritten_waits_for_the_overwriting() -> None:
+    simulate(read_then_written((WHOLE, "Save-0"), (WHOLE, "Memset-1")), {})
+    with pytest.raises(SimulationError, match=r"the write of Memset-1 may be in flight"):
+        simulate(read_then_written((WHOLE, "Save-0"), (WHOLE, "Save-0")), {})
+
+
+def test_a_read_that_was_overwritten_in_part_still_counts_for_the_rest() -> None:
+    simulate(read_then_written((LEFT, "Save-0"), (RIGHT, "Save-0")), {})
+    with pytest.raises(
+        SimulationError, match=r"Memset-2 writes SB partition 0 byte 0x4 \(a\) while the read of Save-0"
+    ):
+        simulate(read_then_written((LEFT, "Save-0"), (RIGHT, "Memset-0")), {})
+
+
+def test_a_read_overwritten_by_two_writes_together() -> None:
+    """Once both halves are written the read is guarded by the two writers, and each must be waited for."""
+    both = read_then_written((LEFT, "Save-0"), (RIGHT, "Save-0"), (WHOLE, "Memset-2"))
+    with pytest.raises(
+        SimulationError, match=r"Memset-3 writes SB partition 0 byte 0x0 \(a\) while the write of Memset-1"
+    ):
+        simulate(both, {})

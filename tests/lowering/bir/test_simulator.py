@@ -134,6 +134,14 @@ def test_values_memset_cannot_write(name: str, value: float, message: str) -> No
     assert str(caught.value) == message
 
 
+def test_only_sbuf_and_dram_are_simulated() -> None:
+    place = allocation("t", "Internal", "uint8", (4, 8), "PSUM", (4, 8))
+    target = pattern("t", "uint8", ((8, 3), (1, 8)), offset=8)
+    with pytest.raises(SimulationError) as caught:
+        simulate(module_of((place,), (memset("Memset-0", Immediate(dtype("uint8"), 0), target),)), {})
+    assert str(caught.value) == "Memset-0 touches PSUM partition 1 byte 0x0 (t); only SB and DRAM are simulated"
+
+
 def test_quantize_writes_scales_at_physical_rows_and_nowhere_else() -> None:
     """64 partitions, pack offset 8: scale rows 8-11 and 40-43. The other rows keep the 0xEE put there before."""
     module = lower_calls([LegalizedCall((4, 256), "bfloat16", "float8_e4m3fn")])

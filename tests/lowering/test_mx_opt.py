@@ -1,0 +1,233 @@
+"""The command line: exit statuses, streams, options, and nothing lost when something is wrong."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lowering import PASSES
+from tests.lowering.tools import CONFIG_TEXT, FIXTURES, hlo, mx_opt, stablehlo
+
+BAD = hlo(operand="f32[4,64]").encode()
+PASS = "--passes=legalize-quantize-mx"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--passes=legalize-quantize-mx"],
+        ["a.mlir", "b.mlir"],
+        ["no/such/file.mlir"],
+        [FIXTURES],
+        ["-", "--bogus"],
+        ["-", "--passes=no-such-pass"],
+        ["-", "--emit=tosa"],
+        ["-", "--target=trn9"],
+        ["-", "-o", "no/such/directory/out.mlir"],
+        ["inspect"],
+        ["explain", "a", "b"],
+        ["passes", "extra"],
+        ["run", "no/such/file"],
+        ["validate", "no/such/directory"],
+    ],
+)
+def test_usage_errors(arguments: list[object]) -> None:
+    result = mx_opt(*arguments, stdin=stablehlo().encode())
+    assert result.status == 2
+    assert result.stdout == b""
+    assert result.stderr.startswith("mx-opt: ")
+    assert "Traceback" not in result.stderr
+
+
+def test_reads_standard_input_and_writes_the_family_of_the_input() -> None:
+    assert mx_opt("-", PASS, stdin=hlo().encode()).text.startswith("HloModule")
+    assert mx_opt("-", PASS, stdin=stablehlo().encode()).text.startswith("module")
+    assert mx_opt("-", PASS, "--emit=stablehlo", stdin=hlo().encode()).text.startswith("#loc")
+    assert mx_opt("-", PASS, "--emit=hlo", stdin=stablehlo().encode()).text.startswith("HloModule")
+
+
+def test_output_file(tmp_path: Path) -> None:
+    out = tmp_path / "out.hlo"
+    result = mx_opt("-", PASS, "-o", out, stdin=hlo().encode())
+    assert (result.status, result.stdout, result.stderr) == (0, b"", "")
+    assert out.read_bytes() == mx_opt("-", PASS, stdin=hlo().encode()).stdout
+    assert [p.name for p in tmp_path.iterdir()] == ["out.hlo"]
+
+
+def test_a_failure_leaves_the_output_file_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "module.hlo"
+    file.write_bytes(BAD)
+    result = mx_opt(file, PASS, "-o", file)
+    assert (result.status, result.stdout) == (1, b"")
+    assert "NCC_EVRF041" in result.stderr
+    assert file.read_bytes() == BAD
+    assert [p.name for p in tmp_path.iterdir()] == ["module.hlo"]
+
+
+def test_diagnostics_as_json() -> None:
+    result = mx_opt("-", PASS, "--diagnostics=json", stdin=BAD)
+    assert result.status == 1
+    assert json.loads(result.stderr) == [
+        {
+            "severity": "error",
+            "code": "NCC_EVRF041",
+            "cause": "the operand's element type is f32",
+            "resolution": "convert the operand to bf16 or f16 before the call",
+            "instruction": "quantized",
+            "shapes": "(u32[4,16], u8[4,2]) QuantizeMX(f32[4,64])",
+            "location": None,
+        }
+    ]
+    good = mx_opt("-", PASS, "--diagnostics=json", stdin=hlo().encode())
+    assert (good.status, json.loads(good.stderr)) == (0, [])
+    unreadable = mx_opt("-", "--diagnostics=json", stdin=b"HloModule")
+    assert (unreadable.status, json.loads(unreadable.stderr)[0]["code"]) == (1, "MX001")
+
+
+def test_options_reach_the_passes() -> None:
+    fp4 = stablehlo(CONFIG_TEXT.replace("float8_e4m3fn", "float4_e2m1fn"), data="4x16xui16").encode()
+    assert mx_opt("-", PASS, stdin=fp4).status == 1
+    assert "QuantizeMX_bf16_e2m1fn" in mx_opt("-", PASS, "--allow-fp4", stdin=fp4).text
+    assert "NCC_EVRF051" in mx_opt("-", PASS, "--target=trn2", stdin=stablehlo().encode()).stderr
+    assert "QuantizeMX_f16_e4m3fn" in mx_opt("-", PASS, "--no-validate", stdin=BAD).text
+
+
+def test_passes_lists_every_pass_and_option() -> None:
+    text = mx_opt("passes").text
+    for name in PASSES:
+        assert f"\n{name}: " in f"\n{text}"
+    for flag in ("--target=trn2|trn3 (default trn3)", "--allow-fp4", "--no-validate"):
+        assert flag in text
+
+
+def test_print_between_passes_and_time_passes() -> None:
+    both = "--passes=legalize-quantize-mx,legalize-scaled-matmul"
+    result = mx_opt("-", both, "--print-between-passes", "--time-passes", stdin=hlo().encode())
+    assert result.status == 0
+    assert result.stderr.count("@QuantizeMX_bf16_e4m3fn(") == 2
+    assert "// ----- after legalize-quantize-mx -----\nmodule @m" in result.stderr
+    assert "mx_instruction_name" not in result.stderr
+    times = [line.split() for line in result.stderr.splitlines() if " s  legalize-" in line]
+    assert [(t[2], t[3]) for t in times] == [("legalize-quantize-mx:", "1"), ("legalize-scaled-matmul:", "0")]
+    assert all(float(t[0]) > 0 for t in times)
+
+
+def test_split_input_file() -> None:
+    parts = f"{stablehlo()}// -----\n{stablehlo(operand='8x64xbf16', data='8x16xui32', scale='8x2xui8')}".encode()
+    assert mx_opt("-", PASS, stdin=parts).status == 1
+    result = mx_opt("-", PASS, "--split-input-file", stdin=parts)
+    first, second = result.text.split("// -----\n")
+    assert "dense<[4, 64]>" in first
+    assert "dense<[8, 64]>" in second
+    bad = f"{stablehlo()}// -----\n{stablehlo(operand='4x64xf32')}".encode()
+    failed = mx_opt("-", PASS, "--split-input-file", stdin=bad)
+    assert (failed.status, failed.stdout) == (1, b"")
+    assert failed.stderr.rstrip().endswith("at <stdin>:7")
+    assert mx_opt("-", "--split-input-file", "--emit=bytecode", stdin=parts).status == 2
+
+
+def test_inspect() -> None:
+    text = stablehlo().replace("return %0#0", "%z = stablehlo.add %0#0, %0#0 : tensor<4x16xui32>\n  return %0#0")
+    result = mx_opt("inspect", "-", stdin=text.encode())
+    assert result.status == 0
+    assert [line.split() for line in result.text.splitlines()] == [
+        ["name", "target", "operand", "dtype", "axis", "block", "data", "scale", "verdict", "source"],
+        ["%0", "QuantizeMX", "bf16[4,64]", "float8_e4m3fn", "1", "32", "u32[4,16]", "u8[4,2]", "legal", "<stdin>:2"],
+    ]
+    heading, row = result.text.splitlines()
+    assert heading.index("verdict") == row.index("legal")
+    bad = mx_opt("inspect", "-", stdin=BAD)
+    assert bad.status == 1
+    assert "NCC_EVRF041: the operand's element type is f32" in bad.text
+    legalized = mx_opt("-", PASS, stdin=text.encode()).stdout
+    assert "QuantizeMX_bf16_e4m3fn  bf16[4,64]  float8_e4m3fn  1     32" in mx_opt("inspect", "-", stdin=legalized).text
+    none = mx_opt("inspect", "-", stdin=b"func.func @main() { return }")
+    assert (none.status, none.text) == (0, "<stdin> has no MX calls\n")
+
+
+NEAR_MISSES = """\
+HloModule m
+ENTRY e {
+  x = bf16[4,64] parameter(0)
+  a = (u32[4,16], u8[4,2]) custom-call(x), custom_call_target="quantizemx", \
+metadata={op_name="a" source_file="model.py" source_line=3}
+  b = (u32[4,16], u8[4,2]) custom-call(x), custom_call_target="QuantizeMX", \
+backend_config="{\\"dim\\":1,\\"dtype\\":\\"float8_e5m2\\"}"
+  c = (s64[2], s64[], s64[], s64[]) constant(({4,64}, 1, 32, 0))
+  d = (u32[4,16], u8[4,2]) custom-call(c, x), custom_call_target="QuantizeMX_bf16_e5m2"
+  f = (f8e4m3fn[4,64], f8e8m0fnu[4,2]) custom-call(x), custom_call_target="__op$quantize"
+  g = (u32[4,16], u8[4,2]) custom-call(x), custom_call_target="QuantizeMX_f32_e5m2"
+  h = f32[4,4] custom-call(x), custom_call_target="block_scaled_dot"
+  i = f32[4,4] custom-call(x), custom_call_target="unrelated"
+  b0 = u32[4,16] get-tuple-element(b), index=0
+  ROOT r = (u32[4,16], f32[4,4], f32[4,4]) tuple(b0, h, i)
+}
+"""
+
+
+def test_explain_says_why_not() -> None:
+    result = mx_opt("explain", "-", stdin=NEAR_MISSES.encode())
+    assert result.status == 0
+    found = {}
+    lines = result.text.splitlines()
+    for headline, where in zip(lines[::2], lines[1::2], strict=True):
+        found[where.split()[0]] = headline
+    assert sorted(found) == ["a", "b", "d", "f", "g", "h"]
+    assert found["a"] == "[NOTE] [MX010] 'quantizemx' is not exactly 'QuantizeMX' - spell the target 'QuantizeMX'"
+    assert lines[1].endswith("at model.py:3")
+    assert found["b"] == "[NOTE] [MX014] string backend_config QuantizeMX is legal - becomes QuantizeMX_bf16_e5m2"
+    assert found["d"] == "[NOTE] [MX010] 'QuantizeMX_bf16_e5m2' is legalized already - nothing to do"
+    assert "XLA's own block scaling operation" in found["f"]
+    assert "no pass makes this target" in found["g"]
+    assert "is not exactly '__op$block_scaled_dot'" in found["h"]
+
+
+def test_explain_sees_functions_and_errors() -> None:
+    text = """\
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = call @QuantizeMX(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+func.func private @QuantizeMX(%x: tensor<4xf32>) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
+"""
+    result = mx_opt("explain", "-", stdin=text.encode())
+    assert "'QuantizeMX' is a function of the module, not a StableHLO custom call" in result.text
+    assert "%0, at <stdin>:2" in result.text
+    assert mx_opt("explain", "-", stdin=BAD).status == 1
+    nothing = mx_opt("explain", "-", stdin=b"func.func @main() { return }")
+    assert (nothing.status, nothing.text) == (0, "<stdin> has no MX calls and nothing like one\n")
+
+
+def test_nested_tuples_are_warned_about() -> None:
+    text = NEAR_MISSES.replace("ROOT r = (u32[4,16], f32[4,4], f32[4,4]) tuple(b0, h, i)", "ROOT r = (XX) tuple(b)")
+    result = mx_opt("-", PASS, stdin=text.replace("XX", "(u32[4,16], u8[4,2])").encode())
+    assert result.status == 0
+    assert "[WARNING] [MX015]" in result.stderr
+
+
+def console(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-c", "from lowering.mx_opt import console_main; console_main()", *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=120)
+
+
+def test_console_script() -> None:
+    good = console("-", PASS, stdin=hlo().encode())
+    assert (good.returncode, good.stderr) == (0, b"")
+    assert good.stdout == mx_opt("-", PASS, stdin=hlo().encode()).stdout
+    assert console("-", PASS, stdin=BAD).returncode == 1
+    assert console("--nonsense").returncode == 2
+    assert console("--help").stdout.startswith(b"usage: mx-opt FILE")
+
+
+def test_input_that_crashes_jaxlib_is_a_diagnostic() -> None:
+    text = NEAR_MISSES.replace("get-tuple-element(b), index=0", "get-tuple-element(b), index=9223372036854775807")
+    crashed = console("inspect", "-", stdin=text.encode())
+    assert crashed.returncode == 1
+    assert b"MX0" in crashed.stderr
+    assert b"Traceback" not in crashed.stderr
+    assert b"most recent call" not in crashed.stderr
