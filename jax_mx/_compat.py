@@ -118,7 +118,7 @@ def keep_whole(sharding: Any, axis: int) -> Any:
 
 
 def tile_coordinates(sharding: Any) -> np.ndarray[Any, Any] | None:
-    """Which tile each device holds: [devices, rank of the array]; None if some devices see other arrays, or all see all."""
+    """Which tile each device holds, [devices, rank of the array]; None if all hold all, or see different arrays."""
     if not sharding.is_tiled():
         return None
     devices, subgroups = tiles(sharding)

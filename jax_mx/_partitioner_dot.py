@@ -1,8 +1,8 @@
 """How XLA's SPMD partitioner splits a `__op$block_scaled_dot` call: as any product, by whole blocks.
 
-Batch and free dimensions are multiplied where they lie. If both sides have the contracting dimension sharded alike, every
-shard multiplies its own blocks and the float32 sums are added up over the shards, then rounded once. Otherwise the
-result's sharding decides, and what it needs is gathered as narrow codes. See `_partitioner` for when XLA asks.
+Batch and free dimensions are multiplied where they lie. If both sides have the contracting dimension sharded alike,
+every shard multiplies its own blocks and the float32 sums are added up over the shards, then rounded once. Otherwise
+the result's sharding decides, and what it needs is gathered as narrow codes. See `_partitioner` for when XLA asks.
 """
 
 import json
