@@ -156,7 +156,7 @@ def check_whole_blocks(name: str, x: Any, axis: int, block: int) -> None:
     pieces = math.prod(sharding.mesh.shape[n] for n in names)
     if x.shape[axis] % (pieces * block) != 0 and pieces > 1:
         raise ValueError(
-            f"{name}: got {pieces} shards of {x.shape[axis] // pieces} along axis {axis} of shape {x.shape}, over the "
-            f"mesh axis {' and '.join(map(repr, names))}; want a multiple of {block}, one block, in each; "
+            f"{name}: got {pieces} shards of {x.shape[axis] // pieces} along axis {axis} of shape {x.shape}, over mesh "
+            f"{'axis' if len(names) == 1 else 'axes'} {' and '.join(map(repr, names))}; want a multiple of {block}, one block, in each; "
             "gather that axis first with jax.sharding.reshard"
         )

@@ -66,9 +66,7 @@ def test_scaled_matmul_is_dequantize_and_multiply(result: str) -> None:
 
 
 FAST_FIXTURES = sorted(
-    p
-    for p in [*(FIXTURES / "valid").iterdir(), *(FIXTURES / "spellings").iterdir()]
-    if p.stat().st_size < 20_000
+    p for p in [*(FIXTURES / "valid").iterdir(), *(FIXTURES / "spellings").iterdir()] if p.stat().st_size < 20_000
 )
 
 
