@@ -155,8 +155,8 @@ def check_whole_blocks(name: str, x: Any, axis: int, block: int) -> None:
     names = entry if isinstance(entry, tuple) else () if entry is None else (entry,)
     pieces = math.prod(sharding.mesh.shape[n] for n in names)
     if x.shape[axis] % (pieces * block) != 0 and pieces > 1:
+        over = f"{'axis' if len(names) == 1 else 'axes'} {' and '.join(map(repr, names))}"
         raise ValueError(
             f"{name}: got {pieces} shards of {x.shape[axis] // pieces} along axis {axis} of shape {x.shape}, over mesh "
-            f"{'axis' if len(names) == 1 else 'axes'} {' and '.join(map(repr, names))}; want a multiple of {block}, one block, in each; "
-            "gather that axis first with jax.sharding.reshard"
+            f"{over}; want a multiple of {block}, one block, in each; gather that axis first with jax.sharding.reshard"
         )
