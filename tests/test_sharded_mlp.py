@@ -1,4 +1,4 @@
-"""The sharded MLP, as a user runs it: what it holds, what it communicates, and that the result is that of one device."""
+"""The sharded MLP, as a user runs it: what it holds, what it communicates, and that its result is one device's."""
 
 import pathlib
 import re
