@@ -7,10 +7,13 @@ PYTHON312 ?= $(shell python3.12 -c 'import sys; print(sys.executable)' 2>/dev/nu
 VENV := .venv
 VENV_LATEST := .venv-latest
 
-.PHONY: demo test lint types test-latest fixtures bench clean
+.PHONY: demo train test lint types test-latest fixtures bench clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python examples/transformer_mlp.py --out out
+
+train: $(VENV)/installed
+	$(VENV)/bin/python examples/train_mx.py --out=out
 
 test: lint types
 	$(VENV)/bin/python -m pytest
@@ -26,10 +29,13 @@ test-latest: $(VENV_LATEST)/installed
 	$(VENV_LATEST)/bin/python -m pytest
 
 fixtures: $(VENV)/installed
-	$(VENV)/bin/python hlo_fixtures/generate.py
+	$(VENV)/bin/python -m hlo_fixtures.generate
+	$(VENV)/bin/python -m hlo_fixtures.bir.generate
 
 bench: $(VENV)/installed
 	$(VENV)/bin/python -m benchmarks.quantize
+	$(VENV)/bin/python -m benchmarks.passes
+	$(VENV)/bin/python -m benchmarks.bir_simulator
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

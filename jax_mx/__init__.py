@@ -8,15 +8,18 @@ transformation and lowers to that custom call where the platform has it.
 import pathlib as _pathlib
 
 from jax_mx import _lowering as _lowering
-from jax_mx import _scaled_matmul_lowering as _scaled_matmul_lowering
 from jax_mx import _partitioner as _partitioner
 from jax_mx import _partitioner_dot as _partitioner_dot
+from jax_mx import _scaled_matmul_lowering as _scaled_matmul_lowering
 from jax_mx import tile as tile
 from jax_mx._api import dequantize_mx as dequantize_mx
 from jax_mx._api import fake_quantize_mx as fake_quantize_mx
 from jax_mx._api import quantize_mx as quantize_mx
 from jax_mx._codes import pack_x4 as pack_x4
 from jax_mx._codes import unpack_x4 as unpack_x4
+from jax_mx._compare_rules import RuleComparison as RuleComparison
+from jax_mx._compare_rules import RuleError as RuleError
+from jax_mx._compare_rules import compare_rules as compare_rules
 from jax_mx._compat import hide_frames as _hide_frames
 from jax_mx._dot_general import MXDotGeneral as MXDotGeneral
 from jax_mx._dot_general import mx_dot_general as mx_dot_general

@@ -4,6 +4,7 @@ Checked with jax 0.10.2 and 0.12. A jax release that moves one of these names br
 """
 
 import io
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -11,6 +12,7 @@ import jax
 import numpy as np
 from jax._src import xla_bridge
 from jax._src.core import auto_insert_reshard as auto_insert_reshard
+from jax._src.sharding_impls import canonicalize_sharding as canonicalize_sharding
 from jax._src.traceback_util import api_boundary as api_boundary
 from jax._src.traceback_util import register_exclusion as hide_from_tracebacks
 from jax.extend.core import Primitive as Primitive
@@ -51,16 +53,52 @@ def bytecode(module: Any) -> bytes:
     return buffer.getvalue()
 
 
-def dot_general_aval(lhs: Any, rhs: Any, dimension_numbers: Any, dtype: Any) -> Any:
+def dot_general_aval(lhs: Any, rhs: Any, dimension_numbers: Any, dtype: Any, out_sharding: Any) -> Any:
     """The abstract value of a product of two abstract values, whatever their dtypes.
 
     It is `dot_general`'s own, so it knows as much as that one does of meshes, shardings and mapped axes.
     """
     lhs, rhs = (aval.update(dtype=jax.numpy.dtype(dtype), weak_type=False) for aval in (lhs, rhs))
     out, _ = jax.lax.dot_general_p.abstract_eval(
-        lhs, rhs, dimension_numbers=dimension_numbers, precision=None, preferred_element_type=dtype, out_sharding=None
+        lhs,
+        rhs,
+        dimension_numbers=dimension_numbers,
+        precision=None,
+        preferred_element_type=dtype,
+        out_sharding=out_sharding,
     )
     return out
+
+
+def permuted_sharding(aval: Any, order: tuple[int, ...]) -> Any:
+    """The sharding of an abstract value after a transpose by `order`; None where no mesh has explicit axes."""
+    sharding = aval.sharding
+    if sharding.mesh.empty or not sharding.mesh.explicit_axes:
+        return None
+    partitions = tuple(sharding.spec.partitions[d] for d in order)
+    return sharding.update(spec=sharding.spec.update(partitions=partitions))
+
+
+def batched_sharding(sharding: Any, at: int) -> Any:
+    """The sharding of a result that has one more, unsharded, dimension."""
+    if sharding is None:
+        return None
+    partitions = (*sharding.spec.partitions[:at], None, *sharding.spec.partitions[at:])
+    return sharding.update(spec=sharding.spec.update(partitions=partitions))
+
+
+def with_whole_blocks(x: Any, axis: int, block: int) -> Any:
+    """`x` with `axis` gathered where a mesh with explicit axes would cut through its blocks; else `x` as it is."""
+    sharding = jax.typeof(x).sharding
+    if sharding.mesh.empty or not sharding.mesh.explicit_axes:
+        return x
+    names = sharding.spec.partitions[axis]
+    names = (names,) if isinstance(names, str) else tuple(names or ())
+    parts = math.prod(sharding.mesh.shape[name] for name in names)
+    if x.shape[axis] % (parts * block) == 0 or parts == 1:
+        return x
+    partitions = (*sharding.spec.partitions[:axis], None, *sharding.spec.partitions[axis + 1 :])
+    return jax.sharding.reshard(x, sharding.update(spec=sharding.spec.update(partitions=partitions)))
 
 
 def register_partitioner(target: str, partition: Callable[..., Any]) -> None:

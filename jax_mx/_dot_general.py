@@ -9,7 +9,7 @@ import numpy as np
 
 from jax_mx import _dot_primitive
 from jax_mx._check import OUT_DTYPES, check_array, check_dtype
-from jax_mx._compat import api_boundary
+from jax_mx._compat import api_boundary, canonicalize_sharding
 from jax_mx._dot_dims import check_dimension_numbers
 from jax_mx._recipe import MXFP8, MXRecipe
 
@@ -22,7 +22,7 @@ def mx_dot_general(
     precision: Any = None,
     preferred_element_type: Any = None,
     *,
-    out_sharding: None = None,
+    out_sharding: Any = None,
     recipe: MXRecipe = MXFP8,
 ) -> jax.Array:
     """Quantizes both operands along the contracting dimensions and multiplies them, accumulating in float32.
@@ -42,7 +42,7 @@ def mx_dot_general(
         dimension_numbers: as for `jax.lax.dot_general`: ((lhs contracting, rhs contracting), (lhs batch, rhs batch)).
         precision: not used; it is there because layers pass it.
         preferred_element_type: the result's dtype: float32, bfloat16 or float16. By default the operands' common one.
-        out_sharding: None; it is there because layers pass it.
+        out_sharding: on a mesh with explicit axes, the result's sharding; as for `jax.lax.dot_general`.
         recipe: the formats and the scale rule.
 
     Returns:
@@ -50,7 +50,7 @@ def mx_dot_general(
 
     Raises:
         TypeError: an argument is of another type or dtype.
-        ValueError: `dimension_numbers` does not fit the shapes, or `out_sharding` is not None.
+        ValueError: `dimension_numbers` does not fit the shapes.
     """
     lhs = check_array("lhs", lhs, OUT_DTYPES)
     rhs = check_array("rhs", rhs, OUT_DTYPES)
@@ -59,13 +59,18 @@ def mx_dot_general(
         out_dtype = jnp.promote_types(lhs.dtype, rhs.dtype)
     else:
         out_dtype = check_dtype("preferred_element_type", preferred_element_type, OUT_DTYPES)
-    if out_sharding is not None:
-        raise ValueError(f"out_sharding: got {out_sharding}, want None; reshard the result instead")
     if not isinstance(recipe, MXRecipe):
         raise TypeError(f"recipe: got {recipe!r}, want a jax_mx.MXRecipe such as jax_mx.MXFP8")
     # The product itself comes in float32 or bfloat16; float16 is rounded from float32.
     product_dtype = out_dtype if out_dtype == jnp.bfloat16 else np.dtype(np.float32)
-    product = _dot_primitive.bind(lhs, rhs, dimension_numbers=dims, recipe=recipe, out_dtype=product_dtype)
+    product = _dot_primitive.bind(
+        lhs,
+        rhs,
+        dimension_numbers=dims,
+        recipe=recipe,
+        out_dtype=product_dtype,
+        out_sharding=canonicalize_sharding(out_sharding, "mx_dot_general"),
+    )
     return product.astype(out_dtype)
 
 
@@ -98,7 +103,7 @@ class MXDotGeneral:
         precision: Any = None,
         preferred_element_type: Any = None,
         *,
-        out_sharding: None = None,
+        out_sharding: Any = None,
     ) -> jax.Array:
         """As `mx_dot_general`, with this recipe."""
         return mx_dot_general(

@@ -1,9 +1,9 @@
 """The primitives behind `mx_dot_general`: a product of quantized operands, and its derivative.
 
-`mx_dot` takes two operands, quantizes both along the contracting dimensions, float32 ones rounded to bfloat16 first, and
-multiplies them.
-`mx_dot_tangent` is its derivative in one operand: linear in the operand `side`, and straight-through, as if quantizing
-were the identity. Transposing it gives the backward pass, in which the gradient from above is quantized by the recipe.
+`mx_dot` quantizes its operands along the contracting dimensions (float32 ones are rounded to bfloat16 first) and
+multiplies them. `mx_dot_tangent` is its derivative in one operand: linear in the operand `side`, and straight-through,
+as if quantizing were the identity. Transposing it gives the backward pass, in which the gradient from above is
+quantized by the recipe.
 
 They are primitives, not a `jax.custom_vjp`, because a custom_vjp is differentiated before it is mapped: under
 `jax.vmap`, a weight's gradient would be one outer product for each example, summed afterwards. A primitive is mapped
@@ -19,10 +19,20 @@ import numpy as np
 from jax import lax
 
 from jax_mx import _primitive, _scaled_matmul
-from jax_mx._compat import Primitive, ad, auto_insert_reshard, batching, dot_general_aval, mlir
+from jax_mx._compat import (
+    Primitive,
+    ad,
+    auto_insert_reshard,
+    batched_sharding,
+    batching,
+    dot_general_aval,
+    mlir,
+    permuted_sharding,
+    with_whole_blocks,
+)
 from jax_mx._dequantize import dequantize
 from jax_mx._dot_dims import DotDims
-from jax_mx._formats import LANES, ElementFormat
+from jax_mx._formats import BLOCK_SIZE, LANES, ElementFormat
 from jax_mx._recipe import MXRecipe
 from jax_mx._scale_rule import ScaleRule
 
@@ -30,9 +40,12 @@ mx_dot_p = Primitive("mx_dot")
 mx_dot_tangent_p = Primitive("mx_dot_tangent")
 
 
-def bind(lhs: jax.Array, rhs: jax.Array, *, dimension_numbers: DotDims, recipe: MXRecipe, out_dtype: Any) -> jax.Array:
-    """Applies `mx_dot` to arguments that are already validated."""
-    return _bind(mx_dot_p, lhs, rhs, dimension_numbers=dimension_numbers, recipe=recipe, out_dtype=out_dtype)
+def bind(lhs: jax.Array, rhs: jax.Array, **params: Any) -> jax.Array:
+    """Applies `mx_dot` to arguments that are already validated.
+
+    Its parameters are `dimension_numbers` (DotDims), `recipe` (MXRecipe), `out_dtype` and `out_sharding`.
+    """
+    return _bind(mx_dot_p, lhs, rhs, **params)
 
 
 def _bind(primitive: Any, lhs: jax.Array, rhs: jax.Array, **params: Any) -> jax.Array:
@@ -41,7 +54,13 @@ def _bind(primitive: Any, lhs: jax.Array, rhs: jax.Array, **params: Any) -> jax.
 
 
 def _multiply(
-    lhs: jax.Array, rhs: jax.Array, *, dimension_numbers: DotDims, recipe: MXRecipe, out_dtype: np.dtype[Any]
+    lhs: jax.Array,
+    rhs: jax.Array,
+    *,
+    dimension_numbers: DotDims,
+    recipe: MXRecipe,
+    out_dtype: np.dtype[Any],
+    out_sharding: Any,
 ) -> jax.Array:
     lhs, rhs, dims = _with_one_contracting_dimension(lhs, rhs, dimension_numbers)
     (lhs_axis,), (rhs_axis,) = dims.contracting
@@ -58,6 +77,7 @@ def _multiply(
         rhs_fmt=rhs_fmt,
         dimension_numbers=dims,
         out_dtype=out_dtype,
+        out_sharding=out_sharding,
     )
 
 
@@ -86,6 +106,7 @@ def _contracting_last(x: jax.Array, dims: DotDims, side: int) -> jax.Array:
 
 
 def _whole_containers(x: jax.Array, axis: int) -> jax.Array:
+    x = with_whole_blocks(x, axis, BLOCK_SIZE)
     missing = -x.shape[axis] % LANES
     if missing == 0:
         return x
@@ -102,13 +123,14 @@ def _multiply_tangent(
     dimension_numbers: DotDims,
     recipe: MXRecipe,
     out_dtype: np.dtype[Any],
+    out_sharding: Any,
 ) -> jax.Array:
     """The tangent in operand `side` times the other operand as the forward pass saw it: quantized and back."""
     operands = [lhs, rhs]
     other = 1 - side
     axes = dimension_numbers.contracting[other]
     operands[other] = _fake_quantize(operands[other], recipe.operands[other], recipe.rule, axes)
-    return _plain_product(operands[0], operands[1], dimension_numbers, out_dtype)
+    return _plain_product(operands[0], operands[1], dimension_numbers, out_dtype, out_sharding)
 
 
 def _fake_quantize(x: jax.Array, fmt: ElementFormat, rule: ScaleRule, axes: tuple[int, ...]) -> jax.Array:
@@ -122,23 +144,37 @@ def _fake_quantize(x: jax.Array, fmt: ElementFormat, rule: ScaleRule, axes: tupl
     return values[..., :length].reshape(moved.shape).transpose(tuple(np.argsort(order)))
 
 
-def _plain_product(lhs: jax.Array, rhs: jax.Array, dims: DotDims, out_dtype: Any) -> jax.Array:
+def _plain_product(lhs: jax.Array, rhs: jax.Array, dims: DotDims, out_dtype: Any, out_sharding: Any) -> jax.Array:
     dtype = jnp.promote_types(lhs.dtype, rhs.dtype)
-    product = lax.dot_general(lhs.astype(dtype), rhs.astype(dtype), dims.as_lax, preferred_element_type=jnp.float32)
+    product = lax.dot_general(
+        lhs.astype(dtype),
+        rhs.astype(dtype),
+        dims.as_lax,
+        preferred_element_type=jnp.float32,
+        out_sharding=out_sharding,
+    )
     return product.astype(out_dtype)
 
 
-def _abstract_eval(lhs: Any, rhs: Any, *, dimension_numbers: DotDims, out_dtype: np.dtype[Any], **_: Any) -> Any:
-    return dot_general_aval(lhs, rhs, dimension_numbers.as_lax, out_dtype)
+def _abstract_eval(
+    lhs: Any, rhs: Any, *, dimension_numbers: DotDims, out_dtype: np.dtype[Any], out_sharding: Any, **_: Any
+) -> Any:
+    return dot_general_aval(lhs, rhs, dimension_numbers.as_lax, out_dtype, out_sharding)
 
 
 def _batcher(primitive: Any) -> Callable[..., tuple[jax.Array, int]]:
     def batch(
-        operands: Sequence[jax.Array], mapped: Sequence[int | None], *, dimension_numbers: DotDims, **params: Any
+        operands: Sequence[jax.Array],
+        mapped: Sequence[int | None],
+        *,
+        dimension_numbers: DotDims,
+        out_sharding: Any,
+        **params: Any,
     ) -> tuple[jax.Array, int]:
         ranks = [x.ndim - (at is not None) for x, at in zip(operands, mapped, strict=True)]
         dims, out_at = dimension_numbers.mapped((mapped[0], mapped[1]), (ranks[0], ranks[1]))
-        return _bind(primitive, *operands, dimension_numbers=dims, **params), out_at
+        out_sharding = batched_sharding(out_sharding, out_at)
+        return _bind(primitive, *operands, dimension_numbers=dims, out_sharding=out_sharding, **params), out_at
 
     return batch
 
@@ -151,8 +187,6 @@ def _jvp(primals: Sequence[jax.Array], tangents: Sequence[Any], **params: Any) -
         parts.append(_bind(mx_dot_tangent_p, tangents[0], rhs, side=0, **params))
     if not isinstance(tangents[1], ad.Zero):
         parts.append(_bind(mx_dot_tangent_p, lhs, tangents[1], side=1, **params))
-    if not parts:
-        return out, ad.Zero.from_primal_value(out)
     return out, parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
 
@@ -169,8 +203,6 @@ def _tangent_jvp(primals: Sequence[jax.Array], tangents: Sequence[Any], *, side:
         operands = list(primals)
         operands[other] = tangents[other]
         parts.append(_bind(mx_dot_tangent_p, *operands, side=other, **params))
-    if not parts:
-        return out, ad.Zero.from_primal_value(out)
     return out, parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
 
@@ -183,6 +215,7 @@ def _tangent_transpose(
     dimension_numbers: DotDims,
     recipe: MXRecipe,
     out_dtype: np.dtype[Any],
+    out_sharding: Any,
 ) -> list[Any]:
     operands = [lhs, rhs]
     aval = operands[side].aval
@@ -192,18 +225,21 @@ def _tangent_transpose(
         other = operands[1 - side]
         ranks = (np.ndim(lhs) if side else aval.ndim, aval.ndim if side else np.ndim(rhs))
         dims, layout = dimension_numbers.transposed(side, ranks)
-        result = _backward_product(cotangent, other, 1 - side, dims, recipe)
+        # On a mesh with explicit axes, an operand's cotangent is sharded as the operand is.
+        sharding = permuted_sharding(aval, tuple(np.argsort(layout).tolist()))
+        result = _backward_product(cotangent, other, 1 - side, dims, recipe, sharding)
         result = result.transpose(layout).astype(aval.dtype)
     return [result, None] if side == 0 else [None, result]
 
 
 def _backward_product(
-    cotangent: jax.Array, other: jax.Array, other_side: int, dims: DotDims, recipe: MXRecipe
+    cotangent: jax.Array, other: jax.Array, other_side: int, dims: DotDims, recipe: MXRecipe, out_sharding: Any
 ) -> jax.Array:
     if recipe.gradient is None:
-        return _plain_product(cotangent.astype(other.dtype), other, dims, jnp.float32)
+        return _plain_product(cotangent.astype(other.dtype), other, dims, jnp.float32, out_sharding)
     backward = MXRecipe(recipe.gradient, recipe.operands[other_side], recipe.gradient, recipe.rule)
-    return bind(cotangent, other, dimension_numbers=dims, recipe=backward, out_dtype=jnp.dtype(jnp.float32))
+    float32 = jnp.dtype(jnp.float32)
+    return bind(cotangent, other, dimension_numbers=dims, recipe=backward, out_dtype=float32, out_sharding=out_sharding)
 
 
 def _register(primitive: Any, multiply: Callable[..., jax.Array], *params: str) -> None:
@@ -219,8 +255,8 @@ def _register(primitive: Any, multiply: Callable[..., jax.Array], *params: str) 
     mlir.register_lowering(primitive, mlir.lower_fun(multiply, multiple_results=False))
 
 
-_register(mx_dot_p, _multiply, "dimension_numbers", "recipe", "out_dtype")
-_register(mx_dot_tangent_p, _multiply_tangent, "side", "dimension_numbers", "recipe", "out_dtype")
+_register(mx_dot_p, _multiply, "dimension_numbers", "recipe", "out_dtype", "out_sharding")
+_register(mx_dot_tangent_p, _multiply_tangent, "side", "dimension_numbers", "recipe", "out_dtype", "out_sharding")
 ad.primitive_jvps[mx_dot_p] = _jvp
 ad.primitive_jvps[mx_dot_tangent_p] = _tangent_jvp
 ad.primitive_transposes[mx_dot_tangent_p] = _tangent_transpose

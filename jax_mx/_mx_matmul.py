@@ -36,8 +36,12 @@ def multiply(lhs: "MXArray", rhs: "MXArray") -> jax.Array:
         leaves = tuple(jnp.broadcast_to(x, (*shape, *x.shape[-2:])) for x in leaves)
         lhs_axis, rhs_axis = leaves[0].ndim - 1, leaves[2].ndim - 2
     out_dtype = jnp.bfloat16 if lhs.dtype == rhs.dtype == jnp.bfloat16 else jnp.float32
+    lhs_data, lhs_scale, rhs_data, rhs_scale = leaves
     return scaled_matmul_mx(
-        *leaves,
+        lhs_data,
+        lhs_scale,
+        rhs_data,
+        rhs_scale,
         (lhs.format.name, rhs.format.name),
         dimension_numbers=(((lhs_axis,), (rhs_axis,)), (batch, batch)),
         out_dtype=out_dtype,

@@ -1,13 +1,13 @@
 """`scaled_matmul_mx`: the product of two quantized arrays, and its primitive.
 
-The primitive's parameters are `lhs_fmt` and `rhs_fmt` (ElementFormat), `dimension_numbers` (DotDims with one contracting
-dimension, the quantized one) and `out_dtype`. Its operands are data and scale of the lhs, then of the rhs.
-`_scaled_matmul_lowering` registers what it becomes in a compiled module.
+The primitive's parameters are `lhs_fmt` and `rhs_fmt` (ElementFormat), `dimension_numbers` (DotDims; one dimension is
+contracted, the quantized one), `out_dtype` and `out_sharding`. Its operands are data and scale of the lhs, then of the
+rhs. `_scaled_matmul_lowering` registers what it becomes in a compiled module.
 """
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,15 @@ import numpy as np
 from jax import lax
 
 from jax_mx._check import SCALE_DTYPES, check_array, check_container_dtype, check_dtype, check_scale_fits
-from jax_mx._compat import Primitive, ad, api_boundary, auto_insert_reshard, batching, dot_general_aval
+from jax_mx._compat import (
+    Primitive,
+    api_boundary,
+    auto_insert_reshard,
+    batched_sharding,
+    batching,
+    canonicalize_sharding,
+    dot_general_aval,
+)
 from jax_mx._dot_dims import DotDims, check_dimension_numbers
 from jax_mx._formats import DTypeLike, ElementFormat, as_format
 
@@ -34,6 +42,7 @@ def scaled_matmul_mx(
     *,
     dimension_numbers: Any = None,
     out_dtype: DTypeLike = jnp.float32,
+    out_sharding: Any = None,
 ) -> jax.Array:
     """Multiplies two quantized arrays: the sum over k of dequantized lhs times dequantized rhs, in float32.
 
@@ -41,7 +50,7 @@ def scaled_matmul_mx(
     same 8-bit format. Elsewhere, and for other formats, both sides are dequantized, which is exact, and multiplied with
     float32 accumulation; a backend whose multiplier takes subnormals for zero does so here too. See `lowering_mode`.
 
-    It has no derivative, since its operands are integer codes; see `mx_dot_general`.
+    No gradient flows through it, since its operands are integer codes; see `mx_dot_general`.
 
     Args:
         lhs_data: uint32[..., K/4, ...] (uint16 for float4), as `quantize_mx` returns it.
@@ -53,6 +62,7 @@ def scaled_matmul_mx(
             Each side has one contracting dimension, the one that it was quantized along. By default the last dimension
             of both sides is contracted and nothing is batch.
         out_dtype: float32, or bfloat16, rounded once from float32.
+        out_sharding: on a mesh with explicit axes, the result's sharding; as for `jax.lax.dot_general`.
 
     Returns:
         out_dtype[batch..., lhs's other dimensions..., rhs's other dimensions...].
@@ -78,6 +88,7 @@ def scaled_matmul_mx(
     check_scale_fits(rhs_scale, rhs_data, dims.contracting[1][0], "rhs_scale")
     out_dtype = check_dtype("out_dtype", out_dtype, RESULT_DTYPES)
     params = {"lhs_fmt": lhs_fmt, "rhs_fmt": rhs_fmt, "dimension_numbers": dims, "out_dtype": out_dtype}
+    params["out_sharding"] = canonicalize_sharding(out_sharding, "scaled_matmul_mx")
     return bind(lhs_data, _as_bytes(lhs_scale), rhs_data, _as_bytes(rhs_scale), **params)
 
 
@@ -105,7 +116,7 @@ def bind(*operands: jax.Array, **params: Any) -> jax.Array:
     return scaled_matmul_mx_p.bind(*auto_insert_reshard(*operands), **params)
 
 
-@functools.partial(jax.jit, static_argnames=("lhs_fmt", "rhs_fmt", "dimension_numbers", "out_dtype"))
+@functools.partial(jax.jit, static_argnames=("lhs_fmt", "rhs_fmt", "dimension_numbers", "out_dtype", "out_sharding"))
 def _scaled_matmul(*operands: jax.Array, **params: Any) -> jax.Array:
     return bind(*operands, **params)
 
@@ -125,18 +136,25 @@ def _abstract_eval(
     rhs_fmt: ElementFormat,
     dimension_numbers: DotDims,
     out_dtype: np.dtype[Any],
+    out_sharding: Any,
 ) -> Any:
-    return dot_general_aval(lhs_data, rhs_data, dimension_numbers.as_lax, out_dtype)
+    return dot_general_aval(lhs_data, rhs_data, dimension_numbers.as_lax, out_dtype, out_sharding)
 
 
 def _batch(
-    operands: Sequence[jax.Array], mapped: Sequence[int | None], *, dimension_numbers: DotDims, **params: Any
+    operands: Sequence[jax.Array],
+    mapped: Sequence[int | None],
+    *,
+    dimension_numbers: DotDims,
+    out_sharding: Any,
+    **params: Any,
 ) -> tuple[jax.Array, int]:
     lhs, lhs_at = _aligned(operands[:2], mapped[:2])
     rhs, rhs_at = _aligned(operands[2:], mapped[2:])
     ranks = (lhs[0].ndim - (lhs_at is not None), rhs[0].ndim - (rhs_at is not None))
     dims, out_at = dimension_numbers.mapped((lhs_at, rhs_at), ranks)
-    return bind(*lhs, *rhs, dimension_numbers=dims, **params), out_at
+    out_sharding = batched_sharding(out_sharding, out_at)
+    return bind(*lhs, *rhs, dimension_numbers=dims, out_sharding=out_sharding, **params), out_at
 
 
 def _aligned(
@@ -159,15 +177,6 @@ def _with(shape: tuple[int, ...], at: int, length: int) -> tuple[int, ...]:
     return (*shape[:at], length, *shape[at:])
 
 
-def _jvp(*_args: Any, **_params: Any) -> NoReturn:
-    raise TypeError(
-        "scaled_matmul_mx has no derivative: its operands are integer codes. "
-        "Use jax_mx.mx_dot_general, which quantizes, multiplies and has a derivative, "
-        "or jax.lax.stop_gradient on the scales"
-    )
-
-
 scaled_matmul_mx_p.def_impl(_run_eagerly)
 scaled_matmul_mx_p.def_abstract_eval(_abstract_eval)
 batching.primitive_batchers[scaled_matmul_mx_p] = _batch
-ad.primitive_jvps[scaled_matmul_mx_p] = _jvp

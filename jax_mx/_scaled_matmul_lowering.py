@@ -42,6 +42,7 @@ def _multiply(
     rhs_fmt: ElementFormat,
     dimension_numbers: DotDims,
     out_dtype: np.dtype[Any],
+    out_sharding: Any,
 ) -> jax.Array:
     """Dequantizes both sides, multiplies with float32 accumulation and rounds once."""
     (lhs_axis,), (rhs_axis,) = dimension_numbers.contracting
@@ -50,7 +51,12 @@ def _multiply(
     rhs = dequantize(rhs_data, rhs_scale, fmt=rhs_fmt, axis=rhs_axis, out_dtype=float32)
     # Without HIGHEST, accelerators would round the operands first.
     product = lax.dot_general(
-        lhs, rhs, dimension_numbers.as_lax, precision=lax.Precision.HIGHEST, preferred_element_type=jnp.float32
+        lhs,
+        rhs,
+        dimension_numbers.as_lax,
+        precision=lax.Precision.HIGHEST,
+        preferred_element_type=jnp.float32,
+        out_sharding=out_sharding,
     )
     return product.astype(out_dtype)
 

@@ -80,9 +80,14 @@ class Diagnostic:
     location: SourceLocation | None = None
 
     @property
+    def message(self) -> str:
+        """Cause and resolution in one line."""
+        return f"{self.cause} - {self.resolution}"
+
+    @property
     def headline(self) -> str:
         """The first printed line, without instruction and location."""
-        return f"[{self.severity.upper()}] [{self.code}] {self.cause} - {self.resolution}"
+        return f"[{self.severity.upper()}] [{self.code}] {self.message}"
 
     def __str__(self) -> str:
         where = []
@@ -98,6 +103,7 @@ class Diagnostic:
         return {
             "severity": str(self.severity),
             "code": self.code,
+            "message": self.message,
             "cause": self.cause,
             "resolution": self.resolution,
             "instruction": self.instruction,

@@ -126,7 +126,7 @@ def _explain_other(module: Module, op: Any) -> list[Diagnostic]:
 
 
 def _legal(call: Call, becomes: str) -> Diagnostic:
-    return _note(call, f"{call.spelling} {call.target} is legal", f"becomes {becomes}", code="MX014")
+    return _note(call, f"{call.target} ({call.spelling}) is legal", f"becomes {becomes}", code="MX014")
 
 
 def _note(call: Call, cause: str, resolution: str, code: str = "MX010") -> Diagnostic:

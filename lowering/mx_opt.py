@@ -11,15 +11,17 @@ import jax
 from absl import app, flags, logging
 
 from lowering.bir import cli as bir
-from lowering.cli import explain, inspect, isolation, optimize, passes, run, validate
+from lowering.cli import convert, explain, inspect, isolation, optimize, passes, rules, run, validate
 from lowering.cli.flags import UsageError
 from lowering.diagnostics import LoweringError
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "bir": bir.run,
+    "convert": convert.run,
     "explain": explain.run,
     "inspect": inspect.run,
     "passes": passes.run,
+    "rules": rules.run,
     "run": run.run,
     "validate": validate.run,
 }
@@ -28,9 +30,11 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 _USAGE = f"""\
 usage: {optimize.USAGE}
        {bir.USAGE}
+       {convert.USAGE}
        {explain.USAGE}
        {inspect.USAGE}
        {passes.USAGE}
+       {rules.USAGE}
        {run.USAGE}
        {validate.USAGE}
 """

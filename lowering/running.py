@@ -39,18 +39,19 @@ def argument_shapes(module: Module) -> tuple[ArrayShape, ...]:
     raise error("MX007", f"{module.name} has no function @main", "give a module with an entry computation")
 
 
-def random_arguments(module: Module, seed: int) -> list[np.ndarray[Any, Any]]:
-    """Returns hostile inputs: random bits, with NaN, both infinities, subnormals and both zeros among the floats.
+def random_arguments(module: Module, seed: int, *, hostile: bool = True) -> list[np.ndarray[Any, Any]]:
+    """Returns random inputs, hostile ones: NaN, both infinities, subnormals and both zeros among the floats.
 
     Args:
         module: The module whose arguments are wanted.
         seed: Equal seeds give equal inputs.
+        hostile: False for ordinary numbers only: a NaN spreads over every sum it enters and hides what else differs.
 
     Raises:
         LoweringError: With code MX007 for an argument that is no static array of a known type.
     """
     generator = np.random.default_rng(seed)
-    return [_random_array(_executable(shape), generator) for shape in argument_shapes(module)]
+    return [_random_array(_executable(shape), generator, hostile) for shape in argument_shapes(module)]
 
 
 def load_arguments(module: Module, files: Sequence[str]) -> list[np.ndarray[Any, Any]]:
@@ -86,19 +87,34 @@ def load_function(module: Module) -> Callable[..., list[jax.Array]]:
     return call
 
 
+def prepare(module: Module) -> Callable[..., list[np.ndarray[Any, Any]]]:
+    """Expands a module's MX calls and compiles it for the CPU; returns a function of its arguments.
+
+    The module itself is not changed.
+
+    Raises:
+        LoweringError: With code MX007 when the module cannot be executed here, also when the function is called.
+    """
+    expanded = module.clone()
+    expand_calls(expanded)
+    function = load_function(expanded)
+
+    def call(*arguments: Any) -> list[np.ndarray[Any, Any]]:
+        try:
+            return [np.asarray(r) for r in function(*arguments)]
+        except _compat.IR_ERRORS as e:
+            raise _cannot_execute(module, e) from None
+
+    return call
+
+
 def execute(module: Module, arguments: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
     """Runs a module on the CPU with its MX calls expanded; the module itself is not changed.
 
     Raises:
         LoweringError: With code MX007 when the module cannot be executed here.
     """
-    expanded = module.clone()
-    expand_calls(expanded)
-    function = load_function(expanded)
-    try:
-        return [np.asarray(r) for r in function(*arguments)]
-    except _compat.IR_ERRORS as e:
-        raise _cannot_execute(module, e) from None
+    return prepare(module)(*arguments)
 
 
 def _cannot_execute(module: Module, cause: Exception) -> LoweringError:
@@ -151,7 +167,7 @@ def _executable(shape: ArrayShape) -> ArrayShape:
     return shape
 
 
-def _random_array(shape: ArrayShape, generator: np.random.Generator) -> np.ndarray[Any, Any]:
+def _random_array(shape: ArrayShape, generator: np.random.Generator, hostile: bool) -> np.ndarray[Any, Any]:
     dtype, dims = np.dtype(_NUMPY_DTYPES[shape.element_type]), shape.static_dims
     if dtype == np.bool_:
         return generator.integers(0, 2, dims).astype(np.bool_)
@@ -163,6 +179,8 @@ def _random_array(shape: ArrayShape, generator: np.random.Generator) -> np.ndarr
         return np.frombuffer(generator.bytes(size * dtype.itemsize), dtype).reshape(dims)
     # Half of each float array has ordinary magnitudes, so that sums mean something; the rest is raw bits and specials.
     values = generator.standard_normal(size).astype(dtype)
+    if not hostile:
+        return values.reshape(dims)
     raw = np.frombuffer(generator.bytes(size * dtype.itemsize), dtype)
     kind = generator.integers(0, 32, size)
     values = np.where(kind < 4, raw, values)

@@ -9,7 +9,7 @@ from lowering.legalize_scaled_matmul import LegalizeScaledMatmul
 from lowering.module import Format
 from lowering.passes import Pass, run_passes
 from lowering.reading import read_module
-from lowering.running import compare, execute, random_arguments
+from lowering.running import compare, prepare, random_arguments
 from lowering.writing import write_module
 
 SUFFIXES = (".hlo", ".mlir", ".pb", ".mlirbc", ".export")
@@ -35,7 +35,10 @@ class Outcome:
 
 
 def validate_module(data: bytes, name: str, *, seed: int, allow_fp4: bool) -> Outcome:
-    """Runs a module as it is, then its legalized form once through HLO and once through StableHLO, and compares."""
+    """Runs a module as it is, then its legalized form once through HLO and once through StableHLO, and compares.
+
+    Each is run twice, on hostile inputs and on ordinary ones.
+    """
     calls = 0
     try:
         original = read_module(data, name)
@@ -43,19 +46,19 @@ def validate_module(data: bytes, name: str, *, seed: int, allow_fp4: bool) -> Ou
         passes: list[Pass] = [LegalizeQuantizeMx(allow_fp4=allow_fp4), LegalizeScaledMatmul()]
         _, reports = run_passes(legalized, passes)
         calls = sum(r.rewritten for r in reports)
-        arguments = random_arguments(original, seed)
-        before = execute(original, arguments)
+        inputs = [random_arguments(original, seed, hostile=hostile) for hostile in (True, False)]
+        run_before = prepare(original)
+        before = [run_before(*arguments) for arguments in inputs]
         for fmt in (Format.STABLEHLO_TEXT, Format.HLO_TEXT):
-            after = execute(read_module(write_module(legalized, fmt), name), arguments)
-            differences = compare(before, after)
+            run_after = prepare(read_module(write_module(legalized, fmt), name))
+            differences = [d for a, b in zip(inputs, before, strict=True) for d in compare(b, run_after(*a))]
             if differences:
                 found = "; ".join(f"result {d.index}: {d.count} elements, {d.first}" for d in differences)
-                return Outcome(
-                    name=name, calls=calls, results=len(before), verdict=f"differs as {fmt}: {found}", ok=False
-                )
+                verdict = f"differs as {fmt}: {found}"
+                return Outcome(name=name, calls=calls, results=len(before[0]), verdict=verdict, ok=False)
     except LoweringError as e:
         return Outcome(name=name, calls=calls, results=0, verdict=e.diagnostics[0].headline, ok=False)
-    return Outcome(name=name, calls=calls, results=len(before), verdict="equal", ok=True)
+    return Outcome(name=name, calls=calls, results=len(before[0]), verdict="equal", ok=True)
 
 
 def module_files(directory: Path) -> list[Path]:

@@ -2,8 +2,8 @@
 
 `load` and `open_checkpoint` read safetensors files that hold MX weights in any of the ways in which they are published,
 without changing a byte of code or scale. `convert` streams such a file into one of x4 containers, in the layout that is
-asked for. `save_npz` and `load_npz` keep arrays with their metadata in numpy's own format; `pack_tree` and `unpack_tree`
-make a tree that any checkpoint library can store, such as orbax.
+asked for. `save_npz` and `load_npz` keep arrays with their metadata in numpy's own format; `pack_tree` and
+`unpack_tree` make a tree that any checkpoint library can store, such as orbax.
 
 safetensors files need the package safetensors: `pip install 'jax-mx[checkpoint]'`.
 """

@@ -113,17 +113,18 @@ def find_weights(entries: Mapping[str, Entry], metadata: Mapping[str, str], path
     """
     weights: dict[str, StoredWeight] = {}
     for entry in entries.values():
-        weight = _match(entry, entries, path)
+        weight = _match(entry, entries, metadata, path)
         if weight is None:
             continue
         if weight.name in weights or (weight.name in entries and weight.name != weight.codes):
             raise CheckpointError(f"{path}: {weight.name}: got more than one tensor that stores it")
-        _refuse_swizzled(weight, metadata, path)
         weights[weight.name] = weight
     return list(weights.values())
 
 
-def _match(entry: Entry, entries: Mapping[str, Entry], path: object) -> StoredWeight | None:
+def _match(
+    entry: Entry, entries: Mapping[str, Entry], metadata: Mapping[str, str], path: object
+) -> StoredWeight | None:
     for convention in CONVENTIONS:
         match = re.fullmatch(convention.codes, entry.name)
         if match is None or entry.dtype not in convention.formats:
@@ -140,6 +141,7 @@ def _match(entry: Entry, entries: Mapping[str, Entry], path: object) -> StoredWe
             shape=_logical_shape(entry, fmt, convention, path),
             convention=convention.name,
         )
+        _refuse_swizzled(weight, metadata, path)
         if scales.shape != weight.scale_shape:
             raise CheckpointError(
                 f"{path}: {scales.name}: got shape {list(scales.shape)}, want {list(weight.scale_shape)} for the codes "

@@ -1,5 +1,4 @@
-"""Weights in the layout of Trainium's tiles: containers with the contracted axis on partitions, scales where the
-instruction reads them.
+"""Weights in the layout of Trainium's tiles: K on partitions, scale rows where the instruction reads them.
 
 A weight [..., N, K] quantized along K becomes data [..., K/4, N], partition first, and scale bytes [..., K/4, N] of
 which only the physical rows are used: row `i` of the logical scales [K/32, N] lies at row `(i & 3) + 32 * (i >> 2)`,

@@ -110,7 +110,13 @@ def _plane(access: Access) -> str:
 
 
 def copy(target: NDArray[np.unsignedinteger], source: NDArray[np.unsignedinteger]) -> None:
-    """Copies the n-th element of `source` to the n-th of `target`, whatever the two shapes."""
+    """Copies the n-th element of `source` to the n-th of `target`, whatever the two shapes.
+
+    Raises:
+        SimulationError: The two have different numbers of elements.
+    """
+    if target.size != source.size:
+        raise SimulationError(f"{source.size} elements cannot fill {target.size}")
     shape = _common_shape(target.shape, source.shape)
     if shape is None:
         target[...] = np.ascontiguousarray(source).reshape(target.shape)

@@ -15,6 +15,9 @@ from lowering.module import Module
 from lowering.reading import read_module
 from lowering.writing import write_file
 
+READ_SECONDS = 60
+"""Time to read a small module before the command gives up on jaxlib; a second more for every megabyte."""
+
 
 class DiagnosticsForm(enum.StrEnum):
     """How diagnostics are printed."""
@@ -42,7 +45,7 @@ def read_input(file: str) -> bytes:
 
 def load(data: bytes, file: str) -> Module:
     """Reads a module for a command, within a time that grows with its size. Raises LoweringError."""
-    with guarded_reading(60 + len(data) // 1_000_000) as said:
+    with guarded_reading(READ_SECONDS + len(data) // 1_000_000) as said:
         try:
             return read_module(data, display_name(file))
         except LoweringError as e:

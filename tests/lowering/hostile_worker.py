@@ -10,6 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from lowering.cli import files
 from lowering.cli.isolation import run_isolated
 from lowering.mx_opt import run_command
 
@@ -36,6 +37,7 @@ def run(path: Path, arguments: list[str], data: bytes) -> tuple[int, bytes]:
 
 
 def main() -> None:
+    files.READ_SECONDS = 10
     with tempfile.TemporaryDirectory() as directory:
         for line in sys.stdin.buffer:
             length, *arguments = shlex.split(line.decode())

@@ -69,6 +69,25 @@ def test_configuration_is_kept_byte_for_byte() -> None:
     assert f"backend_config={text}" in write_module(module, Format.HLO_TEXT).decode()
 
 
+def test_dictionary_configuration_becomes_canonical_text() -> None:
+    dictionary = (
+        "api_version = 4 : i32, backend_config = {scaled_dot_backend_config = {rhs_batch_dimensions = array<i64: 0>, "
+        'lhs_batch_dimensions = [0], element_dtype = "float8_e4m3fn", '
+        "lhs_contracting_dimensions = dense<2> : tensor<1xi64>}}"
+    )
+    module = read_module(dot("").replace('backend_config = ""', dictionary))
+    run_passes(module, [LegalizeScaledMatmul()])
+    text = write_module(module, Format.HLO_TEXT).decode()
+    assert "constant(( {0}, {0}, {2}, {} ))" in text
+    assert 'custom_call_target="ScaledMatmul_e4m3fn_e4m3fn_f32"' in text
+    canonical = (
+        '{"scaled_dot_backend_config":{"element_dtype":"float8_e4m3fn","lhs_batch_dimensions":[0],'
+        '"lhs_contracting_dimensions":[2],"rhs_batch_dimensions":[0]}}'
+    )
+    assert f"backend_config={canonical}" in text
+    assert "api_version" not in text
+
+
 def test_other_targets_are_left_alone() -> None:
     module = read_module(dot(None, target="__op$block_scaled_dot2"))
     _, (report,) = run_passes(module, [LegalizeScaledMatmul()])

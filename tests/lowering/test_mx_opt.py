@@ -74,6 +74,7 @@ def test_diagnostics_as_json() -> None:
         {
             "severity": "error",
             "code": "NCC_EVRF041",
+            "message": "the operand's element type is f32 - convert the operand to bf16 or f16 before the call",
             "cause": "the operand's element type is f32",
             "resolution": "convert the operand to bf16 or f16 before the call",
             "instruction": "quantized",
@@ -178,7 +179,7 @@ def test_explain_says_why_not() -> None:
     assert sorted(found) == ["a", "b", "d", "f", "g", "h"]
     assert found["a"] == "[NOTE] [MX010] 'quantizemx' is not exactly 'QuantizeMX' - spell the target 'QuantizeMX'"
     assert lines[1].endswith("at model.py:3")
-    assert found["b"] == "[NOTE] [MX014] string backend_config QuantizeMX is legal - becomes QuantizeMX_bf16_e5m2"
+    assert found["b"] == "[NOTE] [MX014] QuantizeMX (string backend_config) is legal - becomes QuantizeMX_bf16_e5m2"
     assert found["d"] == "[NOTE] [MX010] 'QuantizeMX_bf16_e5m2' is legalized already - nothing to do"
     assert "XLA's own block scaling operation" in found["f"]
     assert "no pass makes this target" in found["g"]

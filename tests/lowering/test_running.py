@@ -91,6 +91,20 @@ def test_random_arguments_are_hostile_and_repeatable() -> None:
     assert ((np.abs(as_float) > 0) & (np.abs(as_float) < smallest)).any()
 
 
+def test_ordinary_arguments_are_finite() -> None:
+    (found,) = random_arguments(read_module(stablehlo()), 1, hostile=False)
+    assert np.isfinite(found.astype(np.float32)).all()
+    assert len(np.unique(found.view(np.uint16))) > 100
+
+
+def test_a_difference_fails_validation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Validation is not blind: a pass that tags the wrong format is caught."""
+    monkeypatch.setattr(LegalizeQuantizeMx, "legalized_target", lambda self, call: "QuantizeMX_bf16_e5m2")
+    outcome = validate_module(stablehlo().encode(), "m", seed=1, allow_fp4=False)
+    assert not outcome.ok
+    assert outcome.verdict.startswith("differs as stablehlo: result 0: ")
+
+
 def test_differences_are_summarised() -> None:
     left = np.array([0.0, 1.0, np.nan], np.float32)
     right = np.array([-0.0, 1.0, np.nan], np.float32)

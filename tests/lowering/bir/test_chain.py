@@ -120,3 +120,15 @@ def test_usage(arguments: tuple[object, ...], message: str) -> None:
 def test_jobs_must_be_positive(directory: Path) -> None:
     result = mx_opt("validate", directory, "--jobs=0")
     assert (result.status, result.stderr) == (2, "mx-opt: --jobs is 0, wanted 1 or more\n")
+
+
+def test_a_word_that_reads_back_differently_is_found() -> None:
+    """The decoder is made to misread the scale's start."""
+    right = chain.decode
+    with mock.patch.object(chain, "decode", lambda word: dataclasses.replace(right(word), scale_start=4)):
+        stages = chain.run_chain(hlo().encode(), "m.hlo", seed=3, allow_fp4=False)
+    last = stages[-1]
+    assert (last.name, last.ok) == ("encode", False)
+    (problem,) = last.problems
+    assert problem.startswith("the word e3100000")
+    assert " reads back as e3100000" in problem

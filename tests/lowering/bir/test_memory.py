@@ -63,6 +63,11 @@ def test_the_nth_element_goes_to_the_nth(pair: tuple[Dims, Dims], size: int) -> 
     np.testing.assert_array_equal(target, want)
 
 
+def test_counts_must_agree() -> None:
+    with pytest.raises(SimulationError, match="6 elements cannot fill 8"):
+        copy(np.zeros((2, 4), np.uint8), np.zeros((2, 3), np.uint8))
+
+
 def _view(array: np.ndarray, dims: Dims) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(array, _nums(dims), [step * array.itemsize for step, _ in dims])
 

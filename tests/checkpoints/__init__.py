@@ -1,0 +1,1 @@
+"""Files written by other libraries, and the tests that read them."""
