@@ -1,12 +1,11 @@
 """Writes the fixtures of partitioned modules: sharding annotations as JAX makes them, and what the passes leave.
 
-    python hlo_fixtures/sharded.py
+    python -m hlo_fixtures.sharded
 
 The files lie in `sharded`, made as those of `generate.py` are. The meshes are abstract, so one device is enough.
 """
 
 import functools
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,11 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
+import jax_mx
+from hlo_fixtures import generate
+from hlo_fixtures.programs import Program
+
 ROOT = Path(__file__).resolve().parent
-sys.path.insert(0, str(ROOT.parent))
-
-import jax_mx  # noqa: E402  after the path is set, so that the script runs anywhere
-from hlo_fixtures import generate  # noqa: E402
-from hlo_fixtures.programs import Program  # noqa: E402
-
 MESH = AbstractMesh((2, 4), ("data", "model"), axis_types=(AxisType.Auto, AxisType.Auto))
 DIRECTORY = "sharded"
 

@@ -113,7 +113,7 @@ def check_container_dtype(name: str, data: Any, fmt: ElementFormat) -> jax.Array
 
 
 def check_scale_fits(scale: jax.Array, data: jax.Array, axis: int, name: str = "scale") -> None:
-    """Refuses a scale whose shape does not belong to `data` quantized along `axis`.
+    """Refuses a scale whose shape, or sharding over explicit axes, does not belong to `data` quantized along `axis`.
 
     Raises:
         ValueError: it does not.
@@ -125,7 +125,7 @@ def check_scale_fits(scale: jax.Array, data: jax.Array, axis: int, name: str = "
             f"{name}: got shape {scale.shape}, want {tuple(wanted)} for data of shape {data.shape} along axis {axis}"
         )
     data_type, scale_type = jax.typeof(data), jax.typeof(scale)
-    check_whole_blocks("data", data_type, axis, BLOCK_SIZE // LANES)
+    check_whole_blocks(name.replace("scale", "data"), data_type, axis, BLOCK_SIZE // LANES)
     got, want = scale_type.sharding.spec, data_type.sharding.spec
     if got != want:
         raise ValueError(f"{name}: got sharding {got}, want {want}, that of its data")

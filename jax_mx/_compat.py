@@ -101,13 +101,14 @@ def with_whole_blocks(x: Any, axis: int, block: int) -> Any:
     return jax.sharding.reshard(x, sharding.update(spec=sharding.spec.update(partitions=partitions)))
 
 
-def register_partitioner(target: str, partition: Callable[..., Any]) -> None:
+def register_partitioner(target: str, partition: Callable[..., Any], *, plugins: bool) -> None:
     """Tells XLA's SPMD partitioner how to split a custom call; without that it gathers what the call takes.
 
     Args:
         target: the call's target.
         partition: from shapes and shardings of the operands, shape and sharding of the result and the backend_config,
-            gives the module of one shard as bytecode, and the shardings that it needs and makes.
+            gives the module of one shard as text or bytecode, and the shardings that it needs and makes.
+        plugins: whether to tell the compilers of plugins as well as the one that comes with jaxlib.
     """
 
     def keep(sharding: Any, _shape: Any, _config: bytes) -> Any:
@@ -122,7 +123,8 @@ def register_partitioner(target: str, partition: Callable[..., Any]) -> None:
         )
 
     register()
-    xla_bridge.register_plugin_callbacks(register)
+    if plugins:
+        xla_bridge.register_plugin_callbacks(register)
 
 
 REPLICATED = xla_client.OpSharding.Type.REPLICATED

@@ -26,7 +26,7 @@ def _partition(
 ) -> tuple[bytes, list[Any], Any]:
     """The module of one shard, and the shardings of the operand and of the results."""
     (x,) = operands
-    config = json.loads(backend_config)
+    config = read_config(QUANTIZE_TARGET, backend_config)
     axis = config["dim"]
     sharding = shardings[0]
     if sharding.is_replicated():  # a shard can be cut out of the whole
@@ -36,6 +36,21 @@ def _partition(
     rule = config.get(SCALE_RULE_ATTRIBUTE, EMAX.name)
     module = _shard_module(shard.dimensions(), x.numpy_dtype(), config["dtype"], axis, rule)
     return module, [sharding], tuple_sharding(result, [sharding, sharding])
+
+
+def read_config(target: str, backend_config: bytes) -> dict[str, Any]:
+    """The configuration of a call as this package writes it.
+
+    Raises:
+        ValueError: it is another's, for example a typed FFI call's.
+    """
+    try:
+        return json.loads(backend_config)
+    except json.JSONDecodeError:
+        raise ValueError(
+            f"{target}: got backend_config {backend_config!r} in a module to be partitioned, want JSON, "
+            f"as jax_mx writes it"
+        ) from None
 
 
 def _by_whole_blocks(sharding: Any, shape: tuple[int, ...], axis: int) -> Any:
@@ -58,4 +73,4 @@ def _shard_module(shape: tuple[int, ...], dtype: Any, fmt: str, axis: int, rule:
         return bytecode(traced.lower(lowering_platforms=(NEURON,)).compiler_ir("stablehlo"))
 
 
-register_partitioner(QUANTIZE_TARGET, _partition)
+register_partitioner(QUANTIZE_TARGET, _partition, plugins=True)

@@ -15,6 +15,7 @@ from jax_mx._compat import REPLICATED, from_tiles, register_partitioner, tile_co
 from jax_mx._dot_dims import DotDims
 from jax_mx._formats import BLOCK_SIZE, LANES
 from jax_mx._lowering_mode import SCALED_DOT_TARGET
+from jax_mx._partitioner import read_config
 from jax_mx._scaled_matmul_lowering import CONFIG_KEY
 
 _MLIR_TYPES = {"uint32": "ui32", "uint8": "ui8", "float8_e8m0fnu": "f8E8M0FNU", "float32": "f32", "bfloat16": "bf16"}
@@ -26,7 +27,7 @@ def _partition(
     """The module of one shard, and the shardings of the operands and of the result."""
     if result_sharding.is_manual():
         return _shard_module(operands, result, backend_config, []), shardings, result_sharding
-    dims = _dims(backend_config)
+    dims = _dims(backend_config, [operand.rank() for operand in operands[:2]])
     lhs, rhs = shardings[:2]
     groups = _groups_to_sum(dims, operands[0].dimensions(), lhs, rhs, result_sharding)
     if not groups:
@@ -36,13 +37,15 @@ def _partition(
     return _shard_module(shards, result_sharding.tile(result), backend_config, groups), needed, result_sharding
 
 
-def _dims(backend_config: bytes) -> DotDims:
-    config = json.loads(backend_config)[CONFIG_KEY]
+def _dims(backend_config: bytes, ranks: Sequence[int]) -> DotDims:
+    config = read_config(SCALED_DOT_TARGET, backend_config).get(CONFIG_KEY, {})
 
     def pair(kind: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return tuple(config.get(f"lhs_{kind}_dimensions", ())), tuple(config.get(f"rhs_{kind}_dimensions", ()))
 
-    return DotDims(pair("contracting"), pair("batch"))
+    named = pair("contracting")
+    # What is not configured is the last dimension.
+    return DotDims((named[0] or (ranks[0] - 1,), named[1] or (ranks[1] - 1,)), pair("batch"))
 
 
 def _side(dims: DotDims, side: int, result_sharding: Any, rank: int) -> Any:
@@ -124,11 +127,17 @@ def _shard_module(operands: Sequence[Any], result: Any, backend_config: bytes, g
 
 def _type(shape: Any, dtype: str | None = None) -> str:
     dims = "".join(f"{length}x" for length in shape.dimensions())
-    return f"tensor<{dims}{_MLIR_TYPES[dtype or shape.numpy_dtype().name]}>"
+    name = dtype or shape.numpy_dtype().name
+    if name not in _MLIR_TYPES:
+        raise ValueError(
+            f"{SCALED_DOT_TARGET}: got an array of {name} in a module to be partitioned, want uint32 codes"
+        )
+    return f"tensor<{dims}{_MLIR_TYPES[name]}>"
 
 
 def _layout(rank: int) -> str:
     return f"dense<{list(reversed(range(rank)))}> : tensor<{rank}xindex>"
 
 
-register_partitioner(SCALED_DOT_TARGET, _partition)
+# Not with plugins: the compiler for GPUs has its own way with this call, on operands of its own types.
+register_partitioner(SCALED_DOT_TARGET, _partition, plugins=False)

@@ -78,6 +78,24 @@ def test_scan_over_sharded_layers() -> None:
     assert sent == []
 
 
+@pytest.mark.parametrize(("length", "spec"), [(256, (None, "d")), (72, ("d", None))])
+def test_an_exported_program_shards(length: int, spec: tuple[Any, ...]) -> None:
+    x = random_bits(8, length)
+    sharded = put(x, mesh(8), *spec)
+    exported = jax.export.export(jax.jit(jax_mx.quantize_mx))(sharded)
+    assert exported.nr_devices == 8
+    got, sent = compile_and_run(jax.export.deserialize(exported.serialize()).call, sharded)
+    assert_quantized(got, x)
+    assert sent == []
+
+
+def test_a_call_that_another_frontend_wrote_is_refused_by_name() -> None:
+    results = jax.ShapeDtypeStruct((8, 64), jnp.uint32), jax.ShapeDtypeStruct((8, 8), jnp.uint8)
+    typed = jax.jit(lambda x: jax.ffi.ffi_call("QuantizeMX", results)(x, dim=1))
+    with pytest.raises(Exception, match=r"QuantizeMX: got backend_config .* in a module to be partitioned, want JSON"):
+        typed.lower(put(random_bits(8, 256), mesh(8), "d", None)).compile()
+
+
 def lowered_text(x: Any, **options: Any) -> str:
     function = jax.jit(lambda x: jax_mx.quantize_mx(x, **options))
     return function.trace(x).lower(lowering_platforms=("neuron",)).as_text()

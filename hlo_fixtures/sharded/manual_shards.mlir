@@ -22,7 +22,7 @@ module @jit_manual_shards attributes {mhlo.num_partitions = 8 : i32, mhlo.num_re
   } loc(#loc)
 } loc(#loc)
 #loc = loc(unknown)
-#loc2 = loc("hlo_fixtures/sharded.py":53:11 to :89)
+#loc2 = loc("hlo_fixtures/sharded.py":50:11 to :89)
 #loc4 = loc("quantize_mx")
 #loc5 = loc("hlo_fixtures/generate.py":60:18 to :113)
 #loc6 = loc("manual_shards"(#loc2))
