@@ -32,12 +32,15 @@ test-latest: $(VENV_LATEST)/installed
 
 fixtures: $(VENV)/installed
 	$(VENV)/bin/python -m hlo_fixtures.generate
+	$(VENV)/bin/python -m hlo_fixtures.sharded
 	$(VENV)/bin/python -m hlo_fixtures.bir.generate
 
 bench: $(VENV)/installed
 	$(VENV)/bin/python -m benchmarks.quantize
 	$(VENV)/bin/python -m benchmarks.passes
 	$(VENV)/bin/python -m benchmarks.bir_simulator
+	$(VENV)/bin/python -m benchmarks.memory
+	$(VENV)/bin/python -m benchmarks.scaling
 
 $(VENV)/installed: pyproject.toml $(NATIVE)
 	$(PYTHON) -m venv $(VENV)

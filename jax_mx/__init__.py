@@ -8,6 +8,8 @@ transformation and lowers to that custom call where the platform has it.
 import pathlib as _pathlib
 
 from jax_mx import _lowering as _lowering
+from jax_mx import _partitioner as _partitioner
+from jax_mx import _partitioner_dot as _partitioner_dot
 from jax_mx import _scaled_matmul_lowering as _scaled_matmul_lowering
 from jax_mx import config as config
 from jax_mx import tile as tile

@@ -45,6 +45,10 @@ def quantize_mx(
     On the platform "neuron" this is the custom call `QuantizeMX`; see `lowering_mode`. It has no derivative; see
     `fake_quantize_mx`.
 
+    A sharded array is quantized where it lies, if every shard holds whole blocks of 32 along `axis`. Where shards split
+    blocks, jit communicates once, what the blocks' largest exponents need, and on a mesh with explicit axes it is an
+    error. In `jax.shard_map`, blocks start anew in every shard.
+
     Args:
         x: bfloat16 or float16[..., K, ...], of rank 1 or more. K, the length of `axis`, is a multiple of 4; where it is
             not a multiple of 32, the last block holds the remaining elements.
@@ -60,7 +64,8 @@ def quantize_mx(
 
     Raises:
         TypeError: `x`, `dtype`, `rule` or `scale_dtype` is of another type.
-        ValueError: `axis` is out of range, its length is not a multiple of 4, or `block_size` is not 32.
+        ValueError: `axis` is out of range, its length is not a multiple of 4, `block_size` is not 32, or shards split
+            blocks over an explicit axis of a mesh.
     """
     fmt = as_format(dtype)
     x = check_array("x", x, SOURCE_DTYPES)
@@ -82,6 +87,7 @@ def dequantize_mx(
     """The values that `data` and `scale` stand for: `element * 2**(s - 127)`, exactly.
 
     Subnormal results are kept on every platform. A scale byte 0xFF gives NaN. A product beyond the range gives Inf.
+    Sharded arrays are dequantized where they lie.
 
     Args:
         data: uint32[..., K/4, ...] (uint16 for float4), as `quantize_mx` returns it.
@@ -95,7 +101,8 @@ def dequantize_mx(
 
     Raises:
         TypeError: an argument is of another dtype.
-        ValueError: `axis` is out of range, or the shape of `scale` does not belong to `data`.
+        ValueError: `axis` is out of range, or the shape of `scale`, or its sharding over explicit axes of a mesh, does
+            not belong to `data`.
     """
     fmt = as_format(dtype)
     data = check_container_dtype("data", data, fmt)

@@ -1,5 +1,6 @@
 """Validation of arguments: every error names the argument, what was given and what is wanted."""
 
+import math
 import operator
 from typing import Any
 
@@ -112,7 +113,7 @@ def check_container_dtype(name: str, data: Any, fmt: ElementFormat) -> jax.Array
 
 
 def check_scale_fits(scale: jax.Array, data: jax.Array, axis: int, name: str = "scale") -> None:
-    """Refuses a scale whose shape does not belong to `data` quantized along `axis`.
+    """Refuses a scale whose shape, or sharding over explicit axes, does not belong to `data` quantized along `axis`.
 
     Raises:
         ValueError: it does not.
@@ -123,8 +124,39 @@ def check_scale_fits(scale: jax.Array, data: jax.Array, axis: int, name: str = "
         raise ValueError(
             f"{name}: got shape {scale.shape}, want {tuple(wanted)} for data of shape {data.shape} along axis {axis}"
         )
+    data_type, scale_type = jax.typeof(data), jax.typeof(scale)
+    check_whole_blocks(name.replace("scale", "data"), data_type, axis, BLOCK_SIZE // LANES)
+    got, want = scale_type.sharding.spec, data_type.sharding.spec
+    if got != want:
+        raise ValueError(f"{name}: got sharding {got}, want {want}, that of its data")
 
 
 def scale_length(length: int) -> int:
     """Number of blocks of an axis; the last one may be partial."""
     return (length + BLOCK_SIZE - 1) // BLOCK_SIZE
+
+
+def check_whole_blocks(name: str, x: Any, axis: int, block: int) -> None:
+    """Refuses an array whose type says that its shards split blocks.
+
+    Only types of meshes with explicit axes say how an array is sharded. Elsewhere the compiler decides, and gathers.
+
+    Args:
+        name: the argument's name.
+        x: the array's type, as `jax.typeof` gives it.
+        axis: the quantized axis.
+        block: what a block is long in `x`: 32 elements, or 8 containers.
+
+    Raises:
+        ValueError: a shard does not hold whole blocks.
+    """
+    sharding = x.sharding
+    entry = sharding.spec[axis] if axis < len(sharding.spec) else None
+    names = entry if isinstance(entry, tuple) else () if entry is None else (entry,)
+    pieces = math.prod(sharding.mesh.shape[n] for n in names)
+    if x.shape[axis] % (pieces * block) != 0 and pieces > 1:
+        over = f"{'axis' if len(names) == 1 else 'axes'} {' and '.join(map(repr, names))}"
+        raise ValueError(
+            f"{name}: got {pieces} shards of {x.shape[axis] // pieces} along axis {axis} of shape {x.shape}, over mesh "
+            f"{over}; want a multiple of {block}, one block, in each; gather that axis first with jax.sharding.reshard"
+        )

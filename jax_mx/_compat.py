@@ -3,10 +3,14 @@
 Checked with jax 0.10.2 and 0.12. A jax release that moves one of these names breaks this file and no other.
 """
 
+import io
 import math
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 import jax
+import numpy as np
+from jax._src import xla_bridge
 from jax._src.core import auto_insert_reshard as auto_insert_reshard
 from jax._src.sharding_impls import ShardingContext, SPMDAxisContext
 from jax._src.sharding_impls import canonicalize_sharding as canonicalize_sharding
@@ -17,6 +21,7 @@ from jax.extend.source_info_util import register_exclusion as hide_from_source_i
 from jax.interpreters import ad as ad
 from jax.interpreters import batching as batching
 from jax.interpreters import mlir as mlir
+from jaxlib import xla_client
 from jaxlib.mlir import ir as ir
 
 
@@ -28,6 +33,25 @@ def hide_frames(directory: str) -> None:
     """
     hide_from_tracebacks(directory)
     hide_from_source_info(directory)
+
+
+def uses_shardy() -> bool:
+    """Whether jax partitions modules with Shardy, as it does by default, and not with GSPMD."""
+    return bool(getattr(jax.config, "jax_use_shardy_partitioner"))  # noqa: B009  a name that types do not know
+
+
+def bitcast(value: Any, element_type: str) -> Any:
+    """A StableHLO value with its bits read as another element type of the same width, in MLIR's spelling."""
+    shape = ir.RankedTensorType(value.type).shape
+    result = ir.RankedTensorType.get(shape, ir.Type.parse(element_type))
+    return ir.Operation.create("stablehlo.bitcast_convert", results=[result], operands=[value]).result
+
+
+def bytecode(module: Any) -> bytes:
+    """A StableHLO module as MLIR bytecode."""
+    buffer = io.BytesIO()
+    module.operation.write_bytecode(buffer)
+    return buffer.getvalue()
 
 
 def dot_general_aval(lhs: Any, rhs: Any, dimension_numbers: Any, dtype: Any, out_sharding: Any) -> Any:
@@ -91,3 +115,75 @@ def with_whole_blocks(x: Any, axis: int, block: int) -> Any:
         return x
     partitions = (*sharding.spec.partitions[:axis], None, *sharding.spec.partitions[axis + 1 :])
     return jax.sharding.reshard(x, sharding.update(spec=sharding.spec.update(partitions=partitions)))
+
+
+def register_partitioner(target: str, partition: Callable[..., Any], *, plugins: bool) -> None:
+    """Tells XLA's SPMD partitioner how to split a custom call; without that it gathers what the call takes.
+
+    Args:
+        target: the call's target.
+        partition: from shapes and shardings of the operands, shape and sharding of the result and the backend_config,
+            gives the module of one shard as text or bytecode, and the shardings that it needs and makes.
+        plugins: whether to tell the compilers of plugins as well as the one that comes with jaxlib.
+    """
+
+    def keep(sharding: Any, _shape: Any, _config: bytes) -> Any:
+        return sharding
+
+    def infer(*_args: Any) -> NoReturn:
+        raise NotImplementedError(f"{target}: only Shardy can shard it; leave jax_use_shardy_partitioner on")
+
+    def register(c_api: Any = None) -> None:
+        xla_client.register_custom_call_partitioner(
+            target, keep, partition, infer, can_side_effecting_have_replicated_sharding=True, c_api=c_api
+        )
+
+    register()
+    if plugins:
+        xla_bridge.register_plugin_callbacks(register)
+
+
+REPLICATED = xla_client.OpSharding.Type.REPLICATED
+
+
+def tiles(sharding: Any) -> tuple[np.ndarray[Any, Any], list[Any]]:
+    """Device numbers of an HLO sharding, one dimension for each of the array's and then of each kind of subgroup."""
+    shape = sharding.tile_assignment_dimensions()
+    devices = np.asarray(sharding.tile_assignment_devices()).reshape(shape)
+    subgroups = list(sharding.subgroup_types())
+    if sharding.replicate_on_last_tile_dim() and not subgroups:
+        subgroups = [REPLICATED]
+    return devices, subgroups
+
+
+def from_tiles(devices: np.ndarray[Any, Any], subgroups: list[Any]) -> Any:
+    """The inverse of `tiles`."""
+    proto = xla_client.OpSharding()
+    proto.type = xla_client.OpSharding.Type.OTHER
+    proto.tile_assignment_dimensions = list(devices.shape)
+    proto.tile_assignment_devices = devices.ravel().tolist()
+    proto.last_tile_dims = subgroups
+    return xla_client.HloSharding.from_proto(proto)
+
+
+def keep_whole(sharding: Any, axis: int) -> Any:
+    """The same sharding but with one axis of the array in one piece, which every device on its way then holds."""
+    devices, subgroups = tiles(sharding)
+    gathered = np.expand_dims(np.moveaxis(devices, axis, -1), axis)
+    return from_tiles(gathered, [*subgroups, REPLICATED])
+
+
+def tile_coordinates(sharding: Any) -> np.ndarray[Any, Any] | None:
+    """Which tile each device holds, [devices, rank of the array]; None if all hold all, or see different arrays."""
+    if not sharding.is_tiled():
+        return None
+    devices, subgroups = tiles(sharding)
+    if any(kind != REPLICATED for kind in subgroups):
+        return None
+    places = np.indices(devices.shape).reshape(devices.ndim, -1).T
+    return places[np.argsort(devices.ravel()), : devices.ndim - len(subgroups)]
+
+
+def tuple_sharding(shape: Any, shardings: Sequence[Any]) -> Any:
+    """The sharding of a tuple."""
+    return xla_client.HloSharding.tuple_sharding(shape, list(shardings))

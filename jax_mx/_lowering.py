@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jax_mx import _primitive
+from jax_mx import _primitive, _shardy
 from jax_mx._compat import ir, mlir
 from jax_mx._dequantize import dequantize
 from jax_mx._dequantize_primitive import dequantize_mx_p
@@ -32,8 +32,13 @@ from jax_mx._scale_rule import EMAX, SCALE_RULES, ScaleRule
 
 SCALE_RULE_ATTRIBUTE = "mx_scale_rule"
 
-_lower_inline = mlir.lower_fun(quantize, multiple_results=True)
+_lower_operations = mlir.lower_fun(quantize, multiple_results=True)
 _lower_dequantize = mlir.lower_fun(dequantize, multiple_results=False)
+
+
+def _lower_inline(ctx: Any, x: Any, *, fmt: ElementFormat, rule: ScaleRule, axis: int) -> Any:
+    x = _shardy.gather_partial_blocks(ctx, x, axis)
+    return _lower_operations(ctx, x, fmt=fmt, rule=rule, axis=axis)
 
 
 def _lower(ctx: Any, x: Any, *, fmt: ElementFormat, rule: ScaleRule, axis: int, auto: bool) -> Any:
@@ -55,12 +60,15 @@ def _lower_custom_call(ctx: Any, x: Any, *, fmt: ElementFormat, rule: ScaleRule,
         wanted = ", ".join(known.name for known in SCALE_RULES)
         raise ValueError(f"rule: got {rule!r}, which the {QUANTIZE_TARGET} call cannot name; want one of {wanted}")
     config = {"block_size": BLOCK_SIZE, "dim": axis, "dtype": fmt.name, "scale_method": EMAX.name}
+    if rule != EMAX and _shardy.is_partitioned(ctx):
+        config[SCALE_RULE_ATTRIBUTE] = rule.name  # the partitioner is shown this text and no attributes
     emit = jax.ffi.ffi_lowering(QUANTIZE_TARGET, backend_config=json.dumps(config), api_version=2)
     results: Any = emit(ctx, x)
     data, scale = results
     if rule != EMAX:
         attributes = {SCALE_RULE_ATTRIBUTE: ir.StringAttr.get(rule.name)}
         data.owner.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get(attributes)
+    _shardy.attach(ctx, data.owner, _shardy.quantize_rule(aval.shape, axis))
     return data, scale
 
 

@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 import jax
 import jax.numpy as jnp
 
-from jax_mx._check import scale_length
+from jax_mx._check import check_whole_blocks, scale_length
 from jax_mx._compat import Primitive, ad, batching
-from jax_mx._formats import LANES, ElementFormat
+from jax_mx._formats import BLOCK_SIZE, LANES, ElementFormat
 from jax_mx._scale_rule import ScaleRule
 
 quantize_mx_p = Primitive("quantize_mx")
@@ -42,6 +42,7 @@ def _abstract_eval(x: Any, *, fmt: ElementFormat, rule: ScaleRule, axis: int) ->
         shape = (*x.shape[:axis], length, *x.shape[axis + 1 :])
         return x.update(shape=shape, dtype=jnp.dtype(dtype), weak_type=False)
 
+    check_whole_blocks("x", x, axis, BLOCK_SIZE)
     length = x.shape[axis]
     return result(length // LANES, fmt.container_dtype), result(scale_length(length), jnp.uint8)
 

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jax_mx import _scaled_matmul
+from jax_mx import _scaled_matmul, _shardy
 from jax_mx._compat import mlir
 from jax_mx._dequantize import dequantize
 from jax_mx._dot_dims import DotDims
@@ -101,7 +101,9 @@ def _lower_custom_call(ctx: Any, *operands: Any, **params: Any) -> Any:
     lhs_data, lhs_scale, rhs_data, rhs_scale = operands
     order = (0, 2, 1, 3)
     ctx = ctx.replace(avals_in=[ctx.avals_in[i] for i in order])
-    return emit(ctx, lhs_data, rhs_data, lhs_scale, rhs_scale)
+    results: Any = emit(ctx, lhs_data, rhs_data, lhs_scale, rhs_scale)
+    _shardy.attach(ctx, results[0].owner, _shardy.scaled_dot_rule(lhs.shape, rhs.shape, dims))
+    return results
 
 
 def _multiply_as_matrices(*operands: jax.Array, dimension_numbers: DotDims, **params: Any) -> jax.Array:

@@ -22,12 +22,17 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class QuantizeMxConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Configuration of `QuantizeMX`. `dtype` has no default: empty means absent."""
+    """Configuration of `QuantizeMX`. `dtype` has no default: empty means absent.
+
+    `mx_scale_rule` repeats the frontend attribute of that name where a call is still to be partitioned: a partitioner
+    is shown the configuration and no attributes.
+    """
 
     block_size: Int64 = 32
     dim: Int64 = 0
     dtype: str = ""
     scale_method: str = "EMAX"
+    mx_scale_rule: str = ""
 
 
 class ScaledDotConfig(msgspec.Struct, frozen=True, kw_only=True):

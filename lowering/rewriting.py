@@ -9,8 +9,15 @@ from lowering._compat import ir
 from lowering.calls import COMPOSITE, CUSTOM_CALL, FRONTEND_ATTRIBUTES
 from lowering.module import Module
 
-_KEPT_ATTRIBUTES = (FRONTEND_ATTRIBUTES, "mhlo.sharding", "has_side_effect", "xla_shape")
+_KEPT_ATTRIBUTES = ("mhlo.sharding", "sdy.sharding", "has_side_effect", "xla_shape")
 """What a legalized call keeps. Layout constraints go: they would need one for the metadata, and tuples have none."""
+
+_SHARDING_RULE = "xla.sdy.sharding_rule"
+"""Frontend attribute under which HLO carries a call's Shardy rule, in StableHLO `sdy.sharding_rule`.
+
+A legalized call has none: a rule would need a line for the metadata, and Shardy knows no tuples. How the results are
+sharded stays.
+"""
 
 MetadataEntry = int | tuple[int, ...]
 
@@ -58,6 +65,10 @@ def build_custom_call(old: Any, target: str, operands: Sequence[Any], backend_co
     for name in _KEPT_ATTRIBUTES:
         if name in old.attributes:
             attributes[name] = old.attributes[name]
+    if FRONTEND_ATTRIBUTES in old.attributes:
+        kept = {a.name: a.attr for a in old.attributes[FRONTEND_ATTRIBUTES] if a.name != _SHARDING_RULE}
+        if kept:
+            attributes[FRONTEND_ATTRIBUTES] = ir.DictAttr.get(kept)
     return ir.Operation.create(
         CUSTOM_CALL,
         results=[r.type for r in old.results],
