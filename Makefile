@@ -6,8 +6,10 @@ PYTHON312 ?= $(shell python3.12 -c 'import sys; print(sys.executable)' 2>/dev/nu
 
 VENV := .venv
 VENV_LATEST := .venv-latest
+VENV_PEERS := .venv-peers
+NATIVE := setup.py $(wildcard jax_mx/_native/*.cc jax_mx/_native/*.h)
 
-.PHONY: demo train test lint types test-latest fixtures bench clean
+.PHONY: demo train test lint types test-latest fixtures bench bench-peers clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python examples/transformer_mlp.py --out out
@@ -40,19 +42,29 @@ bench: $(VENV)/installed
 	$(VENV)/bin/python -m benchmarks.memory
 	$(VENV)/bin/python -m benchmarks.scaling
 
-$(VENV)/installed: pyproject.toml
+$(VENV)/installed: pyproject.toml $(NATIVE)
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --editable '.[test]'
 	touch $@
 
-$(VENV_LATEST)/installed: pyproject.toml
+$(VENV_LATEST)/installed: pyproject.toml $(NATIVE)
 	@test -n "$(PYTHON312)" || { echo "make test-latest: no Python 3.12 found; set PYTHON312=/path/to/python3.12" >&2; exit 2; }
 	$(PYTHON312) -m venv $(VENV_LATEST)
 	$(VENV_LATEST)/bin/python -m pip install --quiet --upgrade --editable '.[test]'
 	touch $@
 
+# Other libraries, in an environment of their own: the project depends on none of them.
+bench-peers: $(VENV_PEERS)/installed
+	OMP_WAIT_POLICY=passive $(VENV_PEERS)/bin/python -m benchmarks.peers
+
+$(VENV_PEERS)/installed: pyproject.toml $(NATIVE)
+	$(PYTHON) -m venv $(VENV_PEERS)
+	$(VENV_PEERS)/bin/python -m pip install --quiet --editable . matplotlib torch==2.13.0 torchao==0.18.0
+	$(VENV_PEERS)/bin/python -m pip install --quiet ggml-py || echo "ggml-py cannot be built here: left out"
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV_LATEST) out build *.egg-info
+	rm -rf $(VENV) $(VENV_LATEST) $(VENV_PEERS) jax_mx/_native/*.so out build *.egg-info
 
 .PHONY: print-python312
 print-python312:

@@ -6,7 +6,6 @@ Absolute times are those of one machine at one moment; the ratios within a row a
 """
 
 import functools
-import math
 from collections.abc import Sequence
 
 import jax
@@ -15,22 +14,13 @@ import numpy as np
 from absl import app, flags
 
 import jax_mx
+from benchmarks.plain import plain_jnp
 from benchmarks.timing import environment, interleaved_medians
 
 FORMATS = ("float8_e4m3fn", "float8_e5m2", "float4_e2m1fn")
 
 _ROUNDS = flags.DEFINE_integer("rounds", 15, "Interleaved rounds of which the median is taken.", lower_bound=1)
 _SIZES = flags.DEFINE_list("sizes", ["512x1024", "4096x4096", "8192x8192"], "Shapes of the bfloat16 input.")
-
-
-def plain_jnp(x: jax.Array, dtype: str) -> tuple[jax.Array, jax.Array]:
-    """The same formula as one would write it in jnp. Its bits are wrong for subnormals, NaN, Inf and some scales."""
-    info = jnp.finfo(dtype)
-    largest = float(info.max)
-    blocks = x.astype(jnp.float32).reshape(*x.shape[:-1], -1, 32)
-    exponent = jnp.floor(jnp.log2(jnp.max(jnp.abs(blocks), axis=-1, keepdims=True))) - math.floor(math.log2(largest))
-    scaled = jnp.clip(blocks / jnp.exp2(exponent), -largest, largest)
-    return scaled.astype(dtype).reshape(x.shape), (exponent[..., 0] + 127).astype(jnp.uint8)
 
 
 def measure(shape: tuple[int, ...], rounds: int) -> list[tuple[str, float, float, float]]:

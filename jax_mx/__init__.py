@@ -11,6 +11,7 @@ from jax_mx import _lowering as _lowering
 from jax_mx import _partitioner as _partitioner
 from jax_mx import _partitioner_dot as _partitioner_dot
 from jax_mx import _scaled_matmul_lowering as _scaled_matmul_lowering
+from jax_mx import config as config
 from jax_mx import tile as tile
 from jax_mx._api import dequantize_mx as dequantize_mx
 from jax_mx._api import fake_quantize_mx as fake_quantize_mx
@@ -23,6 +24,8 @@ from jax_mx._compare_rules import compare_rules as compare_rules
 from jax_mx._compat import hide_frames as _hide_frames
 from jax_mx._dot_general import MXDotGeneral as MXDotGeneral
 from jax_mx._dot_general import mx_dot_general as mx_dot_general
+from jax_mx._implementation import Implementation as Implementation
+from jax_mx._implementation import implementation as implementation
 from jax_mx._lowering_mode import EXPORT_DISABLED_CHECKS as EXPORT_DISABLED_CHECKS
 from jax_mx._lowering_mode import lowering_mode as lowering_mode
 from jax_mx._mx_array import MXArray as MXArray

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jax_mx import _primitive
+from jax_mx import _dequantize_primitive, _primitive
 from jax_mx._check import (
     OUT_DTYPES,
     SCALE_DTYPES,
@@ -22,7 +22,6 @@ from jax_mx._check import (
     check_scale_fits,
 )
 from jax_mx._compat import api_boundary
-from jax_mx._dequantize import dequantize
 from jax_mx._formats import BLOCK_SIZE, DTypeLike, ElementFormat, as_format
 from jax_mx._scale_rule import EMAX, ScaleRule
 
@@ -152,7 +151,7 @@ def fake_quantize_mx(
 @functools.partial(jax.jit, static_argnames=("fmt", "axis", "out_dtype"))
 def _dequantize(data: jax.Array, scale: jax.Array, *, fmt: ElementFormat, axis: int, out_dtype: Any) -> jax.Array:
     scale = lax.bitcast_convert_type(scale, jnp.uint8)
-    return dequantize(data, scale, fmt=fmt, axis=axis, out_dtype=out_dtype)
+    return _dequantize_primitive.bind(data, scale, fmt=fmt, axis=axis, out_dtype=out_dtype)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2, 3))

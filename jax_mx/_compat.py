@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from jax._src import xla_bridge
 from jax._src.core import auto_insert_reshard as auto_insert_reshard
+from jax._src.sharding_impls import ShardingContext, SPMDAxisContext
 from jax._src.sharding_impls import canonicalize_sharding as canonicalize_sharding
 from jax._src.traceback_util import api_boundary as api_boundary
 from jax._src.traceback_util import register_exclusion as hide_from_tracebacks
@@ -68,6 +69,21 @@ def dot_general_aval(lhs: Any, rhs: Any, dimension_numbers: Any, dtype: Any, out
         out_sharding=out_sharding,
     )
     return out
+
+
+def set_user_context(context: Any, value: Any) -> None:
+    """Sets the value that a `jax.make_user_context` has in every thread, outside its `with` statements."""
+    context.set_global(value)
+
+
+def runs_on_one_device(module_context: Any) -> bool:
+    """Whether a module, or the part of it that is being lowered, is one device's own and partitioned no further."""
+    axis_context = module_context.axis_context
+    if isinstance(axis_context, ShardingContext):
+        return axis_context.num_devices == 1
+    if isinstance(axis_context, SPMDAxisContext):
+        return axis_context.mesh.size == 1 or axis_context.manual_axes == frozenset(axis_context.mesh.axis_names)
+    return False
 
 
 def permuted_sharding(aval: Any, order: tuple[int, ...]) -> Any:

@@ -47,16 +47,15 @@ def pack_containers(codes: jax.Array, fmt: ElementFormat, axis: int) -> jax.Arra
 
 
 def unpack_containers(data: jax.Array, fmt: ElementFormat, axis: int) -> jax.Array:
-    """Unpacks containers along the non-negative `axis` to uint8 codes: the inverse of `pack_containers`."""
-    if _can_bitcast(data, axis):
-        word = data.astype(jnp.uint32)
-        if fmt.bits == 4:
-            word = (word | (word << 8)) & 0x00FF_00FF
-            word = (word | (word << 4)) & 0x0F0F_0F0F
-        return merge_axis(lax.bitcast_convert_type(word, jnp.uint8), axis)
-    mask = (1 << fmt.bits) - 1
-    lanes = [((data >> (lane * fmt.bits)) & mask).astype(jnp.uint8) for lane in range(LANES)]
-    return merge_axis(jnp.stack(lanes, axis=axis + 1), axis)
+    """Unpacks containers along the non-negative `axis` to uint8 codes: the inverse of `pack_containers`.
+
+    Every lane shifts its container by itself, so that this becomes part of whatever loop uses the codes.
+    """
+    shape = [1] * (data.ndim + 1)
+    shape[axis + 1] = LANES
+    shifts = lax.iota(data.dtype, LANES).reshape(shape) * fmt.bits
+    lanes = (jnp.expand_dims(data, axis + 1) >> shifts) & ((1 << fmt.bits) - 1)
+    return merge_axis(lanes.astype(jnp.uint8), axis)
 
 
 def _can_bitcast(x: jax.Array, axis: int) -> bool:

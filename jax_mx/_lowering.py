@@ -1,6 +1,7 @@
-"""What the `quantize_mx` primitive becomes in a lowered module: the `QuantizeMX` custom call or plain operations.
+"""What the primitives become in a lowered module: the `QuantizeMX` custom call, a native kernel or plain operations.
 
-The contract of the custom call:
+On the CPU a call of a native kernel is one more way to compute the same bits; `_implementation` says when it is taken.
+The contract of the custom call `QuantizeMX`:
 
     %data, %scale = QuantizeMX(%x)    x: bf16 or f16, rank >= 1; data: ui32 (ui16 for float4); scale: ui8
     backend_config = {"block_size": 32, "dim": <axis>, "dtype": "<element format>", "scale_method": "EMAX"}
@@ -15,11 +16,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jax_mx import _primitive, _shardy
 from jax_mx._compat import ir, mlir
+from jax_mx._dequantize import dequantize
+from jax_mx._dequantize_primitive import dequantize_mx_p
 from jax_mx._formats import BLOCK_SIZE, ElementFormat
-from jax_mx._lowering_mode import QUANTIZE_TARGET, lowers_for_neuron, uses_custom_call
+from jax_mx._implementation import takes_native
+from jax_mx._lowering_mode import QUANTIZE_TARGET, current_mode, lowers_for_neuron, uses_custom_call
+from jax_mx._native import library
 from jax_mx._primitive import quantize_mx_p
 from jax_mx._quantize import quantize
 from jax_mx._scale_rule import EMAX, SCALE_RULES, ScaleRule
@@ -27,6 +33,7 @@ from jax_mx._scale_rule import EMAX, SCALE_RULES, ScaleRule
 SCALE_RULE_ATTRIBUTE = "mx_scale_rule"
 
 _lower_operations = mlir.lower_fun(quantize, multiple_results=True)
+_lower_dequantize = mlir.lower_fun(dequantize, multiple_results=False)
 
 
 def _lower_inline(ctx: Any, x: Any, *, fmt: ElementFormat, rule: ScaleRule, axis: int) -> Any:
@@ -72,6 +79,29 @@ def _quantize_along_last_axis(
     return jnp.moveaxis(data, -1, axis), jnp.moveaxis(scale, -1, axis)
 
 
+def _lower_on_cpu(ctx: Any, x: Any, *, fmt: ElementFormat, rule: ScaleRule, axis: int) -> Any:
+    if current_mode() != "auto" or not takes_native(ctx):
+        return _lower(ctx, x, fmt=fmt, rule=rule, axis=axis, auto=False)
+    return jax.ffi.ffi_lowering(library.QUANTIZE_TARGET)(
+        ctx,
+        x,
+        axis=np.int64(axis),
+        format=fmt.name,
+        exponent_offset=np.int32(rule.exponent_offset(fmt)),
+        min_scale=np.int32(rule.min_scale),
+        propagate_nan=rule.propagate_nan,
+    )
+
+
+def _lower_dequantize_on_cpu(ctx: Any, data: Any, scale: Any, *, fmt: ElementFormat, axis: int, out_dtype: Any) -> Any:
+    if current_mode() != "auto" or not takes_native(ctx):
+        return _lower_dequantize(ctx, data, scale, fmt=fmt, axis=axis, out_dtype=out_dtype)
+    return jax.ffi.ffi_lowering(library.DEQUANTIZE_TARGET)(ctx, data, scale, axis=np.int64(axis), format=fmt.name)
+
+
 mlir.register_lowering(quantize_mx_p, _lower_default)
-for _platform in ("cpu", "gpu", "tpu"):
+mlir.register_lowering(quantize_mx_p, _lower_on_cpu, platform="cpu")
+for _platform in ("gpu", "tpu"):
     mlir.register_lowering(quantize_mx_p, functools.partial(_lower, auto=False), platform=_platform)
+mlir.register_lowering(dequantize_mx_p, _lower_dequantize)
+mlir.register_lowering(dequantize_mx_p, _lower_dequantize_on_cpu, platform="cpu")

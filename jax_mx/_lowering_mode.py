@@ -30,10 +30,10 @@ def lowering_mode(mode: Mode) -> contextlib.AbstractContextManager[None]:
 
     Args:
         mode: "auto" (the default) lowers to the custom calls `QuantizeMX` and `__op$block_scaled_dot` for the platform
-            "neuron" and to plain operations elsewhere. "inline" lowers to plain operations everywhere. "custom_call"
-            lowers to the custom calls everywhere, so that they can be looked at; no other platform than "neuron" can
-            run them. What a call cannot say, such as a product of mixed formats, is an error under "custom_call" and
-            plain operations under "auto".
+            "neuron", to a native kernel on the CPU where `jax_mx.config` allows it, and to plain operations elsewhere.
+            "inline" lowers to plain operations everywhere. "custom_call" lowers to the custom calls everywhere, so
+            that they can be looked at; no other platform than "neuron" can run them. What a call cannot say, such as
+            a product of mixed formats, is an error under "custom_call" and plain operations under "auto".
 
     Returns:
         A context manager.

@@ -14,6 +14,8 @@ import pytest
 import jax_mx
 from tests.arrays import RULES, assert_same, from_bits
 
+pytestmark = pytest.mark.usefixtures("implementation")
+
 
 @dataclasses.dataclass(frozen=True)
 class Case:

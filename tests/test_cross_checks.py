@@ -12,6 +12,8 @@ import jax_mx
 from tests import reference
 from tests.arrays import RULES, assert_same, from_bits
 
+pytestmark = pytest.mark.usefixtures("implementation")
+
 BITS = np.arange(1 << 16, dtype=np.uint16)
 
 
@@ -54,7 +56,8 @@ def test_stablehlo_reference_interpreter(source: str, fmt: str, rule: str, axis:
     bits[32:, :32] = (bits[32:, :32] & 0x9FFF) | 0x2000  # exponents near each other
     x = from_bits(bits, source)
 
-    lowered = jax.jit(lambda x: jax_mx.quantize_mx(x, fmt, axis=axis, rule=RULES[rule])).lower(x)
+    with jax_mx.lowering_mode("inline"):
+        lowered = jax.jit(lambda x: jax_mx.quantize_mx(x, fmt, axis=axis, rule=RULES[rule])).lower(x)
     module = lowered.compiler_ir("stablehlo")
     with module.context:
         element = ir.BF16Type.get() if source == "bfloat16" else ir.F16Type.get()

@@ -13,6 +13,8 @@ import jax_mx
 from tests import reference
 from tests.arrays import RULES, assert_same, from_bits
 
+pytestmark = pytest.mark.usefixtures("implementation")
+
 OUT_DTYPES = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 UNSIGNED = {"float32": np.uint32, "bfloat16": np.uint16, "float16": np.uint16}
 

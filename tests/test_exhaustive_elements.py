@@ -14,6 +14,8 @@ import jax_mx
 from tests import reference
 from tests.arrays import COMBINATIONS, RULES, assert_same, from_bits
 
+pytestmark = pytest.mark.usefixtures("implementation")
+
 PATTERNS = np.arange(1 << 16, dtype=np.uint16)
 ROWS = -(-PATTERNS.size // 31)
 

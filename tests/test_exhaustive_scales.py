@@ -8,6 +8,8 @@ import jax_mx
 from tests import reference
 from tests.arrays import COMBINATIONS, RULES, assert_same, from_bits
 
+pytestmark = pytest.mark.usefixtures("implementation")
+
 
 def representatives(source: str) -> list[int]:
     """One positive pattern per float32 exponent field that the source can have, and a NaN beside the Inf."""

@@ -9,6 +9,8 @@ import jax_mx
 from tests import reference
 from tests.arrays import RULES, SOURCE_DTYPES, assert_same
 
+pytestmark = pytest.mark.usefixtures("implementation")
+
 
 @pytest.mark.parametrize("source", reference.SOURCES)
 @pytest.mark.parametrize("fmt", reference.FORMATS)

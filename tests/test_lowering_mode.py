@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -14,7 +15,16 @@ import jax_mx
 from tests import reference
 from tests.arrays import RULES, assert_same
 
+pytestmark = pytest.mark.usefixtures("plain_operations")
+
 X = jax.random.normal(jax.random.key(0), (4, 64, 32), jnp.bfloat16)
+
+
+@pytest.fixture
+def plain_operations() -> Iterator[None]:
+    """Calls of native kernels, which "auto" may mean on the CPU, are not what is tested here."""
+    with jax_mx.config.use_implementation("xla"):
+        yield
 
 
 def quantize(x: jax.Array) -> Any:

@@ -4,10 +4,13 @@ import hypothesis
 import hypothesis.strategies as st
 import jax
 import numpy as np
+import pytest
 
 import jax_mx
 from tests import reference
 from tests.arrays import RULES, assert_quantizes, assert_same, from_bits
+
+pytestmark = pytest.mark.usefixtures("implementation")
 
 
 @st.composite
@@ -25,7 +28,7 @@ def arrays(draw: st.DrawFn) -> tuple[np.ndarray, int]:
     return (bits & 0x8000) | (low + bits % (high - low + 1)).astype(np.uint16), axis
 
 
-SETTINGS = hypothesis.settings(max_examples=150, deadline=None, derandomize=True)
+SETTINGS = hypothesis.settings(max_examples=75, deadline=None, derandomize=True)
 
 
 @SETTINGS
@@ -46,8 +49,9 @@ def test_dequantize_is_the_reference(array: tuple[np.ndarray, int], source: str,
     codes = np.moveaxis(np.asarray(jax_mx.unpack_x4(data, fmt, axis)), axis, -1)
     scales = np.moveaxis(np.asarray(scale), axis, -1)
     want = np.zeros(codes.shape, np.float32)
-    for index in np.ndindex(codes.shape):
-        want[index] = reference.dequantize(int(codes[index]), int(scales[(*index[:-1], index[-1] // 32)]), fmt)
+    with np.errstate(over="ignore"):  # beyond the range is Inf
+        for index in np.ndindex(codes.shape):
+            want[index] = reference.dequantize(int(codes[index]), int(scales[(*index[:-1], index[-1] // 32)]), fmt)
     got = np.moveaxis(values, axis, -1)
     assert np.array_equal(np.isnan(got), np.isnan(want))
     assert_same(

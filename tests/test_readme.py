@@ -21,9 +21,10 @@ def test_the_python_of_the_readme_runs(capsys: Any) -> None:
         "src": jax.random.normal(jax.random.key(2), (128, 16), jnp.bfloat16),
     }
     blocks = python_blocks()
-    assert len(blocks) == 3
+    assert len(blocks) == 5
     for block in blocks:
         exec(block, names)
     assert names["layer"](names["x"], names["w"]).shape == (8, 32)
     assert names["physical"].shape == (128, 4)
+    assert names["y"].shape == names["z"].shape == (8, 32)
     assert capsys.readouterr().out.count("QuantizeMX") == 4  # two calls, printed in two forms

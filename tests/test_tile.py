@@ -9,6 +9,8 @@ from jax_mx import tile
 from tests import reference
 from tests.arrays import RULES, assert_same, from_bits
 
+pytestmark = pytest.mark.usefixtures("implementation")
+
 RNG = np.random.default_rng(0)
 
 

@@ -12,6 +12,8 @@ import jax_mx
 from tests import reference
 from tests.arrays import assert_same
 
+pytestmark = pytest.mark.usefixtures("implementation")
+
 FMT = "float8_e4m3fn"
 
 

@@ -15,6 +15,8 @@ import jax_mx
 from tests import reference
 from tests.arrays import RULES, assert_same, from_bits
 
+pytestmark = pytest.mark.usefixtures("implementation")
+
 VECTORS = pathlib.Path(__file__).parent / "vectors"
 
 
