@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import jax_mx
+from tests.errors import assert_blames_the_caller
 
 X = jnp.ones((4, 64), jnp.bfloat16)
 DATA = jnp.zeros((4, 16), jnp.uint32)
@@ -80,11 +81,7 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
 
 @pytest.mark.parametrize(("call", "error", "text"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_error_names_the_argument(call: Callable[[], Any], error: type[Exception], text: str) -> None:
-    with pytest.raises(error) as caught:
-        call()
-    assert str(caught.value).startswith(text)
-    last = traceback.extract_tb(caught.value.__traceback__)[-1]
-    assert last.filename == __file__, "the traceback ends inside the library"
+    assert_blames_the_caller(call, error, text)
 
 
 @pytest.mark.parametrize("fields", [(2, 0, 0), (0, -1, 0), (0, 0, 254)])

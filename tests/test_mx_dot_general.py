@@ -6,7 +6,6 @@ float32 sums alone. Gradients are compared with the same products written out by
 
 # ruff: noqa: E501 - a table reads best a row a line
 
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 
 import jax_mx
+from tests.errors import assert_blames_the_caller
 from tests.test_lowering_mode import custom_calls, for_neuron
 
 MATMUL = (((1,), (0,)), ((), ()))
@@ -268,11 +268,7 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
 
 @pytest.mark.parametrize(("call", "error", "text"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_error_names_the_argument(call: Callable[[], Any], error: type[Exception], text: str) -> None:
-    with pytest.raises(error) as caught:
-        call()
-    assert str(caught.value).startswith(text)
-    last = traceback.extract_tb(caught.value.__traceback__)[-1]
-    assert last.filename == __file__, "the traceback ends inside the library"
+    assert_blames_the_caller(call, error, text)
 
 
 DATACLASS_CASES: list[tuple[str, Callable[[], Any], str]] = [
