@@ -55,7 +55,8 @@ $(VENV_LATEST)/installed: pyproject.toml $(NATIVE)
 
 # Other libraries, in an environment of their own: the project depends on none of them.
 bench-peers: $(VENV_PEERS)/installed
-	OMP_WAIT_POLICY=passive $(VENV_PEERS)/bin/python -m benchmarks.peers
+	OMP_WAIT_POLICY=passive $(VENV_PEERS)/bin/python -m benchmarks.peers --memory=fresh
+	OMP_WAIT_POLICY=passive $(VENV_PEERS)/bin/python -m benchmarks.peers --memory=reused --chart=out/peers_reused.png
 
 $(VENV_PEERS)/installed: pyproject.toml $(NATIVE)
 	$(PYTHON) -m venv $(VENV_PEERS)

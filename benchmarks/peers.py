@@ -1,10 +1,11 @@
 """`quantize_mx` beside other libraries and beside a copy, on the CPUs of this machine.
 
     make bench-peers        or, in an environment that has the peers:
-    python -m benchmarks.peers [--rounds=15] [--sizes=4096x4096,8192x8192] [--chart=out/peers.png]
+    python -m benchmarks.peers [--rounds=15] [--sizes=4096x4096,8192x8192] [--memory=fresh] [--chart=out/peers.png]
 
 All contenders run in one process, in turn within every round, so that a busy moment of the machine hits all of them; a
-figure is the median over the rounds. What to compare are the ratios within one table.
+figure is the median over the rounds. What to compare are the ratios within one table. Results lie in memory that is
+new from the system (`fresh`) or was freed before (`reused`), the same for all contenders.
 """
 
 import pathlib
@@ -15,11 +16,13 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 from absl import app, flags
 
+from benchmarks.allocator import Memory, use_memory
 from benchmarks.contenders import FORMATS, dequantizers, quantizers, versions
 from benchmarks.timing import environment, interleaved_medians
 
 _ROUNDS = flags.DEFINE_integer("rounds", 15, "Interleaved rounds of which the median is taken.", lower_bound=1)
 _SIZES = flags.DEFINE_list("sizes", ["4096x4096", "8192x8192"], "Shapes of the bfloat16 input.")
+_MEMORY = flags.DEFINE_enum_class("memory", Memory.FRESH, Memory, "What results lie in.")
 _CHART = flags.DEFINE_string("chart", "out/peers.png", "Where the bar chart of the first size is written.")
 
 _OURS, _COPY = "jax_mx native", "copy"
@@ -53,8 +56,9 @@ def main(argv: Sequence[str]) -> None:
     """Prints the tables and writes the chart."""
     if len(argv) > 1:
         raise app.UsageError(f"unexpected argument {argv[1]!r}")
+    use_memory(_MEMORY.value)
     jax.config.update("jax_platforms", "cpu")
-    print(f"{environment()}\n{versions()}\nmedian of {_ROUNDS.value} interleaved rounds")
+    print(f"{environment()}\n{versions()}\n{_MEMORY.value} memory, median of {_ROUNDS.value} interleaved rounds")
     charted: dict[str, dict[str, float]] = {}
     for size in _SIZES.value:
         shape = tuple(int(length) for length in size.split("x"))

@@ -9,10 +9,8 @@ one process, and the best time of each counts, so that a busy moment of the mach
 what XLA compiles, as several do, and not the native kernels.
 """
 
-import ctypes
 import math
 import pathlib
-import sys
 import time
 from collections.abc import Sequence
 
@@ -24,6 +22,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from matplotlib.figure import Figure
 
 import jax_mx
+from benchmarks.allocator import Memory, use_memory
 from benchmarks.timing import environment
 
 DEVICES = (1, 2, 4, 8)
@@ -32,7 +31,6 @@ COLUMNS = 4096
 SHORT_CALL = 1 << 23
 """Elements below which a call is repeated within a round: it is over before the machine has a quiet moment."""
 MILLION = 1 << 20
-M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8  # options of glibc's mallopt
 
 _ROUNDS = flags.DEFINE_integer("rounds", 15, "Interleaved rounds of which the best counts.", lower_bound=1)
 _OUT = flags.DEFINE_string("out", "out/scaling.svg", "Where the picture goes.")
@@ -52,15 +50,6 @@ def sharded_input(devices: int, rows: int) -> jax.Array:
     sharding = NamedSharding(mesh, PartitionSpec(None, "d"))
     make = jax.jit(lambda key: jax.random.normal(key, (rows, COLUMNS), jnp.bfloat16), out_shardings=sharding)
     return make(jax.random.key(0))
-
-
-def keep_freed_memory() -> None:
-    """Lets glibc reuse the memory of large results: else every call pays for the kernel's zeroing of new pages."""
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(None)
-        libc.mallopt(M_ARENA_MAX, 1)  # the others hold no large arrays
-        libc.mallopt(M_MMAP_MAX, 0)
-        libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
 def best_seconds(rounds: int) -> Times:
@@ -131,7 +120,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    keep_freed_memory()  # before any thread has allocated
+    use_memory(Memory.REUSED)  # else the larger sizes pay for clearing new pages and the smaller ones do not
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", max(DEVICES))
     app.run(main)

@@ -29,10 +29,61 @@ JAX_MX_INLINE void store_values(uint8_t* to, Int bits) {
   }
 }
 
+// A register of values of one type, and how the codes of as many e2m1 elements become indices into one.
+template <Float T>
+struct Register {
+  using Vector = Short;
+  static JAX_MX_INLINE Short indices(const uint8_t* packed) {
+    const Int pairs = widen(load<Bytes>(packed));
+    return (Short)(pairs | (pairs << 12));
+  }
+};
+template <>
+struct Register<Float::kFloat32> {
+  using Vector = Int;
+  static JAX_MX_INLINE Int indices(const uint8_t* packed) {
+    const Pairs pairs = __builtin_convertvector(widen(load<PairBytes>(packed)), Pairs);
+    return (Int)(pairs | (pairs << 28));
+  }
+};
+
+// The values of codes 0 to kLanes - 1 under a block's scale, in a register of kShortLanes twice in a row.
+template <Format F, Float T>
+JAX_MX_INLINE typename Register<T>::Vector values_of_codes(Int scale, bool plain) {
+  const Int codes = first_integers();
+  if constexpr (T == Float::kFloat32) {
+    Halves nan = {};
+    return plain ? plain_values<F, T>(to_halves(codes), plain_factor<F>(scale), nan) : any_values<F, T>(codes, scale);
+  } else {
+    Halves nan = {}, values;
+    values = plain ? plain_values<F, T>(to_halves(codes), plain_factor<F>(scale), nan)
+                   : to_halves(any_values<F, T>(codes, scale));
+    return join(values, values);
+  }
+}
+
+// Dequantizes `count` neighbouring blocks of a format of so few codes that the values they stand for under one scale fit a register: a table.
+// Indices are packed codes, shifted into place; bits above the four that count are not looked at, or make no difference
+// in a table that holds everything twice.
+template <Format F, Float T>
+__attribute__((noinline)) void dequantize_blocks_by_table(const uint8_t* data, const uint8_t* scales, int64_t count,
+                                                          uint8_t* y) {
+  using Vector = typename Register<T>::Vector;
+  constexpr int kCodes = sizeof(Vector) / bytes_of(T), kVectors = kBlockSize / kCodes;
+  for (int64_t block = 0; block < count; ++block) {
+    const bool plain = __builtin_expect(is_plain_scale(int{scales[block]}), 1);
+    const Vector table = values_of_codes<F, T>(broadcast(scales[block]), plain);
+    for (int i = 0; i < kVectors; ++i, data += kCodes / 2, y += sizeof(Vector)) {
+      store(y, look_up(table, Register<T>::indices(data)));
+    }
+  }
+}
+
 // Dequantizes `count` neighbouring blocks. A function of its own without calls, so that constants stay in registers.
 template <Format F, Float T>
 __attribute__((noinline)) void dequantize_blocks(const uint8_t* data, const uint8_t* scales, int64_t count,
                                                  uint8_t* y) {
+  if constexpr (F == Format::kE2M1FN && kLooksUp) return dequantize_blocks_by_table<F, T>(data, scales, count, y);
   constexpr int kVectors = kBlockSize / kLanes, kStep = kLanes * bytes_of(T), kCodes = kLanes * bits_of(F) / 8;
   for (int64_t block = 0; block < count; ++block, data += kVectors * kCodes, y += kVectors * kStep) {
     const Int scale = broadcast(scales[block]);

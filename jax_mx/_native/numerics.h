@@ -103,6 +103,29 @@ JAX_MX_INLINE Int plain_codes(Halves bits, Int shift) {
   return round_to_code<F>(min(scaled, broadcast(Traits<F>::largest))) | sign_of_source<F>(widen(bits));
 }
 
+// The codes of e2m1 by bfloat16 bits of their magnitude, where a register can be looked up in. Between neighbouring
+// bins, each half of an octave, codes differ by at most one, and inside a bin by one where its threshold is passed.
+struct E2M1Bins {
+  static constexpr int kShift = 6;  // a bin's number is bits >> kShift, of which the lowest five count
+  static constexpr int16_t kZero = 0x3E40;  // 0.1875, which is zero in the first of the bins, as is all below it
+  static constexpr int16_t kNone = 0x7FFF;
+  // 4, 6; 0.1875, 0.25, 0.375, 0.5, 0.75, 1, 1.5; 2, 3 are where the bins begin, by number modulo 32. A threshold that
+  // is a tie goes to the even code: 1.25 down, 1.75 up.
+  static constexpr int16_t kCodes[32] = {4, 5, 6, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                         0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 2, 3};
+  static constexpr int16_t kThresholds[32] = {
+      0x4020, 0x405F, 0x40A0, kNone, kNone, kNone, kNone, kNone, kNone, kNone, kNone,
+      kNone,  kNone,  kNone,  kNone, kNone, kNone, kNone, kNone, kNone, kNone, kNone,
+      kNone,  kNone,  kNone,  kNone, 0x3E80, kNone, kNone, kNone, 0x3FA0, 0x3FDF};
+
+  const Short codes = load<Short>(kCodes), thresholds = load<Short>(kThresholds);
+
+  JAX_MX_INLINE Short operator()(Short magnitude) const {
+    const Short bin = magnitude >> kShift;
+    return look_up(codes, bin) - (magnitude > look_up(thresholds, bin));
+  }
+};
+
 // The same for bfloat16 elements in 16-bit lanes, twice as many at a time. Bits of bfloat16 round like integers where
 // the result is normal or zero.
 template <Format F>
@@ -113,20 +136,27 @@ struct Bfloat16Codes {
   const Short largest = kept(Traits<F>::largest >> 16), sign = kept(Traits<F>::sign);
   const Short first = kept((smallest_normal_bf16<F> >> kDrop) - (1 << Traits<F>::mantissa));
   const Short half_quantum = kept(half_quantum_bf16<F>), three_quarters = kept(0x3F40);
-  const Short smallest_normal = kept(smallest_normal_bf16<F>);
+  const Short smallest_normal = kept(smallest_normal_bf16<F>), zero = kept(E2M1Bins::kZero);
+  const E2M1Bins bins;
 
   // `shift` is (127 - scale) << 7. `subnormal` gains the lanes whose result is subnormal and must come from elsewhere;
   // of e2m1, whose only subnormal code is 1, it gains none.
   JAX_MX_INLINE Short operator()(Short bits, Short shift, Short& subnormal) const {
-    const Short scaled = min(max((bits & magnitude) + shift, Short{}), largest);
+    const Short shifted = min((bits & magnitude) + shift, largest);
+    return magnitude_code(shifted, subnormal) | ((bits >> (16 - bits_of(F))) & sign);
+  }
+
+ private:
+  JAX_MX_INLINE Short magnitude_code(Short shifted, Short& subnormal) const {
+    if constexpr (F == Format::kE2M1FN && kLooksUp) return bins(max(shifted, zero));
+    const Short scaled = max(shifted, Short{});
     const Short rounded = (scaled + below_half + ((scaled >> kDrop) & one)) >> kDrop;
-    Short code = max(rounded - first, Short{});
+    const Short code = max(rounded - first, Short{});
     if constexpr (F == Format::kE2M1FN) {
-      code = max(code, -((scaled > half_quantum) + (scaled >= three_quarters)));  // 0.75, a tie, goes to 1.0
-    } else {
-      subnormal |= (scaled > half_quantum) & (scaled < smallest_normal);
+      return max(code, -((scaled > half_quantum) + (scaled >= three_quarters)));  // 0.75, a tie, goes to 1.0
     }
-    return code | ((bits >> (16 - bits_of(F))) & sign);
+    subnormal |= (scaled > half_quantum) & (scaled < smallest_normal);
+    return code;
   }
 };
 

@@ -123,6 +123,27 @@ JAX_MX_INLINE Real from_float16(Halves) { return Real{}; }
 JAX_MX_INLINE Halves to_float16(Real) { return Halves{}; }
 #endif
 
+JAX_MX_INLINE Int first_integers() {
+  Int integers = {};
+  for (int i = 0; i < kLanes; ++i) integers[i] = i;
+  return integers;
+}
+
+// Entries of a table that fills a register, by the low bits of each index, where the processor can.
+#if defined(__AVX512BW__)
+constexpr bool kLooksUp = true;
+JAX_MX_INLINE Int look_up(Int table, Int indices) {
+  return (Int)_mm512_permutexvar_epi32((__m512i)indices, (__m512i)table);
+}
+JAX_MX_INLINE Short look_up(Short table, Short indices) {
+  return (Short)_mm512_permutexvar_epi16((__m512i)indices, (__m512i)table);
+}
+#else
+constexpr bool kLooksUp = false;
+JAX_MX_INLINE Int look_up(Int, Int) { return Int{}; }
+JAX_MX_INLINE Short look_up(Short, Short) { return Short{}; }
+#endif
+
 // Lanes of two vectors in turn: low[0], high[0], low[1], ... in two vectors.
 struct Interleaved {
   Short first, second;
