@@ -5,7 +5,6 @@ rules that judge a call and the table that shows it need no IR.
 """
 
 import enum
-import functools
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -49,9 +48,9 @@ class Spelling(enum.StrEnum):
 Metadata = tuple[int | tuple[int, ...], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Signature:
-    """What a call says, its name and place aside; equal calls of a module share one.
+    """What a call says, its name and place aside. Calls of a module that say the same share one; it equals no other.
 
     Attributes:
         target: Custom call target, or the composite's name without its namespace.
@@ -75,13 +74,6 @@ class Signature:
     scale_rule: str | None
     metadata: Metadata | None = None
 
-    def __hash__(self) -> int:
-        return self._hash
-
-    @functools.cached_property
-    def _hash(self) -> int:
-        return hash((self.target, self.operands, self.results, self.config, self.scale_rule, self.metadata))
-
     @property
     def shapes(self) -> str:
         """The call as HLO would spell it: `(u32[4,16], u8[4,2]) QuantizeMX(bf16[4,64])`."""
@@ -91,7 +83,7 @@ class Signature:
         return f"{results} {self.target}({', '.join(map(str, self.operands))})"
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, eq=False)
 class Call:
     """One custom call or composite, as found.
 
@@ -105,7 +97,7 @@ class Call:
     module: Module
     signature: Signature
 
-    @functools.cached_property
+    @property
     def name(self) -> str:
         """Instruction name in the input: the HLO name, or the SSA name in StableHLO. Ask before rewriting the call."""
         carried = dictionary(self.op.attributes, FRONTEND_ATTRIBUTES).get(hlo_adapter.NAME_ATTRIBUTE)
@@ -113,7 +105,7 @@ class Call:
             return carried
         return self.module.ssa_name(self.op.results[0]) if len(self.op.results) else str(self.op.name)
 
-    @functools.cached_property
+    @property
     def location(self) -> SourceLocation | None:
         """The user's source line. Ask before rewriting the call."""
         return source_of(self.op.location, self.module.name)
@@ -156,7 +148,11 @@ class Call:
 
 def match(module: Module, target: str) -> list[Call]:
     """Returns the calls of exactly this target in post order, whatever their spelling."""
-    return [describe(module, op) for op in module.operations_named(CUSTOM_CALL, COMPOSITE) if target_of(op) == target]
+    if module.calls_by_target is None:
+        module.calls_by_target = {}
+        for op in module.operations_named(CUSTOM_CALL, COMPOSITE):
+            module.calls_by_target.setdefault(target_of(op), []).append(op)
+    return [describe(module, op) for op in module.calls_by_target.get(target, ())]
 
 
 def target_of(op: Any) -> str:
@@ -172,11 +168,11 @@ def target_of(op: Any) -> str:
 def describe(module: Module, op: Any) -> Call:
     """States the facts of one custom call or composite."""
     attributes = op.attributes
-    operand_types = tuple(o.type for o in op.operands)
-    result_types = tuple(r.type for r in op.results)
+    operand_types = tuple([o.type for o in op.operands])
+    result_types = tuple(op.results.types)
     scale_rule = dictionary(attributes, FRONTEND_ATTRIBUTES).get(SCALE_RULE_ATTRIBUTE)
     metadata = _metadata(op) if any(isinstance(t, ir.TupleType) for t in operand_types) else None
-    said = tuple(attributes.get(name) for name in _SAYING_ATTRIBUTES)
+    said = tuple([attributes.get(name) for name in _SAYING_ATTRIBUTES])
     key = (op.name, operand_types, result_types, scale_rule, metadata, said)
     signature: Signature | None = module.signatures.get(key)
     if signature is None:

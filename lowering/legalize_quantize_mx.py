@@ -15,17 +15,11 @@ bodies and branches (this project's decision: an export for several platforms pu
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from lowering.calls import QUANTIZE_TARGET, Call, match
+from lowering.calls import QUANTIZE_TARGET, Call, Spelling, match
 from lowering.diagnostics import Diagnostic
 from lowering.module import Module
 from lowering.quantize_rules import FP4_DTYPE, QuantizeFacts, check_quantize, facts_of
-from lowering.rewriting import (
-    MetadataBuilder,
-    build_custom_call,
-    decomposition_of,
-    remove_decompositions,
-    replace,
-)
+from lowering.rewriting import Legalized, decomposition_of, legalize, remove_decompositions
 from lowering.rules import Target
 
 
@@ -56,19 +50,13 @@ class LegalizeQuantizeMx:
 
     def rewrite(self, module: Module) -> int:
         """Replaces every call; returns how many."""
-        calls = module.matches.pop(self.name, None) or match(module, QUANTIZE_TARGET)
-        metadata = MetadataBuilder()
-        decompositions = set()
-        for call in calls:
-            decompositions.add(decomposition_of(call.op))
-            config = self._facts(call).config
-            operand = call.operands[0]
-            dim = config.dim + operand.rank if config.dim < 0 else config.dim
-            entries = (operand.static_dims, dim, config.block_size, 0)
-            operands = [metadata.build(entries, call.op), *call.op.operands]
-            replace(call.op, build_custom_call(call.op, self.legalized_target(call), operands, ""))
-        remove_decompositions(module, {d for d in decompositions if d is not None})
-        return len(calls)
+        calls = module.matches.pop(self.name, None)
+        if calls is None:
+            calls = match(module, QUANTIZE_TARGET)
+        composites = {decomposition_of(call.op) for call in calls if call.spelling is Spelling.COMPOSITE}
+        count = legalize(module, calls, self._legalized)
+        remove_decompositions(module, composites)
+        return count
 
     def legalized_target(self, call: Call) -> str:
         """Returns the target that a call gets: `QuantizeMX_bf16_e5m2` and so on."""
@@ -78,6 +66,16 @@ class LegalizeQuantizeMx:
             element = "e2m1fn"
         source = "bf16" if call.operands[0].element_type == "bf16" else "f16"
         return f"{QUANTIZE_TARGET}_{source}_{element}"
+
+    def _legalized(self, call: Call) -> Legalized:
+        config, operand = self._facts(call).config, call.operands[0]
+        dim = config.dim + operand.rank if config.dim < 0 else config.dim
+        return Legalized(
+            target=self.legalized_target(call),
+            metadata=(operand.static_dims, dim, config.block_size, 0),
+            metadata_first=True,
+            backend_config="",
+        )
 
     def _check(self, call: Call) -> list[Diagnostic]:
         if self.validate:

@@ -17,7 +17,7 @@ from typing import ClassVar
 from lowering.calls import SCALED_DOT_TARGET, Call, match
 from lowering.diagnostics import Diagnostic
 from lowering.module import Module
-from lowering.rewriting import MetadataBuilder, build_custom_call, replace
+from lowering.rewriting import Legalized, legalize
 from lowering.scaled_dot_rules import Side, check_scaled_dot, facts_of
 
 
@@ -43,19 +43,10 @@ class LegalizeScaledMatmul:
 
     def rewrite(self, module: Module) -> int:
         """Replaces every call; returns how many."""
-        calls = module.matches.pop(self.name, None) or match(module, SCALED_DOT_TARGET)
-        metadata = MetadataBuilder()
-        for call in calls:
-            facts = facts_of(call.signature)
-            entries = (
-                facts.config.lhs_batch_dimensions,
-                facts.config.rhs_batch_dimensions,
-                _counted_from_the_start(facts.lhs),
-                _counted_from_the_start(facts.rhs),
-            )
-            operands = [*call.op.operands, metadata.build(entries, call.op)]
-            replace(call.op, build_custom_call(call.op, legalized_target(call), operands, call.signature.config or ""))
-        return len(calls)
+        calls = module.matches.pop(self.name, None)
+        if calls is None:
+            calls = match(module, SCALED_DOT_TARGET)
+        return legalize(module, calls, _legalized)
 
 
 def legalized_target(call: Call) -> str:
@@ -63,6 +54,21 @@ def legalized_target(call: Call) -> str:
     element = "e4m3fn" if facts_of(call.signature).config.element_dtype == "float8_e4m3fn" else "e5m2"
     output = "bf16" if call.results and call.results[0].element_type == "bf16" else "f32"
     return f"ScaledMatmul_{element}_{element}_{output}"
+
+
+def _legalized(call: Call) -> Legalized:
+    facts = facts_of(call.signature)
+    return Legalized(
+        target=legalized_target(call),
+        metadata=(
+            facts.config.lhs_batch_dimensions,
+            facts.config.rhs_batch_dimensions,
+            _counted_from_the_start(facts.lhs),
+            _counted_from_the_start(facts.rhs),
+        ),
+        metadata_first=False,
+        backend_config=call.signature.config or "",
+    )
 
 
 def _counted_from_the_start(side: Side) -> tuple[int, ...]:

@@ -31,6 +31,8 @@ class Module:
             serve messages and are not written out as if they were the user's.
         changed: True once a pass has rewritten something.
         signatures: What `lowering.calls` has found out about calls, by what they say.
+        calls_by_target: Custom calls and composites by target, once `lowering.calls` has looked for them and while the
+            module stays the same.
         matches: Calls that a pass has matched and not yet rewritten, by the pass's name: matching twice takes time.
     """
 
@@ -41,6 +43,7 @@ class Module:
     located: bool = True
     changed: bool = False
     signatures: dict[Any, Any] = field(default_factory=dict, repr=False)
+    calls_by_target: dict[str, list[Any]] | None = field(default=None, repr=False)
     matches: dict[str, Any] = field(default_factory=dict, repr=False)
     _ssa_names: Any = field(default=None, repr=False)
 
@@ -63,8 +66,9 @@ class Module:
         return str(value.get_name(self._ssa_names)).split("#")[0]
 
     def mark_changed(self) -> None:
-        """Records that a pass has rewritten the module: HLO is made from StableHLO from now on."""
+        """Records that operations were rewritten: HLO is made from StableHLO from now on."""
         self.changed = True
+        self.calls_by_target = None
         self._ssa_names = None
 
     def clone(self) -> "Module":

@@ -1,12 +1,13 @@
-"""Building blocks that the legalization passes share: metadata constants, the new custom call, the replacement."""
+"""What the legalization passes share: putting legalized calls, with constant metadata, in the place of calls."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from lowering._compat import ir
-from lowering.calls import COMPOSITE, CUSTOM_CALL, FRONTEND_ATTRIBUTES
+from lowering.calls import CUSTOM_CALL, FRONTEND_ATTRIBUTES, Call, Signature
 from lowering.module import Module
 
 _KEPT_ATTRIBUTES = ("mhlo.sharding", "sdy.sharding", "has_side_effect", "xla_shape")
@@ -22,61 +23,104 @@ sharded stays.
 MetadataEntry = int | tuple[int, ...]
 
 
-class MetadataBuilder:
-    """Makes the metadata operand of legalized calls: a tuple of s64 scalars and vectors, constant.
+@dataclass(frozen=True, kw_only=True)
+class Legalized:
+    """What a call becomes; the same for all calls that say the same.
 
-    Attributes and types are interned per content: a module repeats the same few thousands of times.
+    Attributes:
+        target: Custom call target.
+        metadata: Entries of the metadata operand.
+        metadata_first: Whether the metadata comes before the call's operands or after them.
+        backend_config: Configuration.
+    """
+
+    target: str
+    metadata: tuple[MetadataEntry, ...]
+    metadata_first: bool
+    backend_config: str
+
+
+def legalize(module: Module, calls: Sequence[Call], become: Callable[[Call], Legalized]) -> int:
+    """Replaces calls in place by custom calls of api version 1; returns how many.
+
+    Results, location and kept attributes stay.
+
+    Args:
+        module: The module.
+        calls: The calls, those of a block in a row.
+        become: What a call becomes; asked once for calls that share a signature.
+    """
+    metadata = _MetadataBuilder()
+    known: dict[Signature, tuple[Legalized, dict[str, Any]]] = {}
+    for call in calls:
+        if call.signature not in known:
+            legalized = become(call)
+            known[call.signature] = legalized, _said_by(legalized)
+        legalized, said = known[call.signature]
+        old = call.op
+        extra, operands = metadata.build(legalized.metadata, old), list(old.operands)
+        new = _create(
+            CUSTOM_CALL,
+            old,
+            results=list(old.results.types),
+            operands=[extra, *operands] if legalized.metadata_first else [*operands, extra],
+            attributes=said | _kept_attributes(old.attributes),
+        )
+        replace(old, new)
+    if calls:
+        module.mark_changed()
+    return len(calls)
+
+
+class _MetadataBuilder:
+    """Makes tuples of s64 scalars and vectors, constant, each before the call it is for and located where that is.
+
+    The tuple is every call's own; the constants in it are shared by calls of a block whose metadata is the same.
     """
 
     def __init__(self) -> None:
-        self._constants: dict[MetadataEntry, tuple[Any, Any]] = {}
+        self._attributes: dict[MetadataEntry, Any] = {}
+        self._block: Any = None
+        self._parts: dict[tuple[MetadataEntry, ...], tuple[list[Any], list[Any]]] = {}
 
-    def build(self, entries: Sequence[MetadataEntry], before: Any) -> Any:
-        """Returns the value of a tuple of constants, inserted before an operation and located where it is."""
-        point, location = ir.InsertionPoint(before), before.location
-        parts = []
-        for entry in entries:
-            mlir_type, attribute = self._constant(entry)
-            parts.append(
-                ir.Operation.create(
-                    "stablehlo.constant", results=[mlir_type], attributes={"value": attribute}, loc=location, ip=point
-                ).result
-            )
-        tuple_type = ir.TupleType.get_tuple([p.type for p in parts])
-        return ir.Operation.create(
-            "stablehlo.tuple", results=[tuple_type], operands=parts, loc=location, ip=point
-        ).result
+    def build(self, entries: tuple[MetadataEntry, ...], before: Any) -> Any:
+        block = before.block
+        if self._block is None or self._block != block:
+            self._block, self._parts = block, {}
+        if entries not in self._parts:
+            constants = [self._constant(entry, before) for entry in entries]
+            self._parts[entries] = constants, [ir.TupleType.get_tuple([c.type for c in constants])]
+        constants, types = self._parts[entries]
+        return _create("stablehlo.tuple", before, results=types, operands=constants).result
 
-    def _constant(self, entry: MetadataEntry) -> tuple[Any, Any]:
-        if entry not in self._constants:
+    def _constant(self, entry: MetadataEntry, before: Any) -> Any:
+        if entry not in self._attributes:
             array = np.asarray(entry, dtype=np.int64)
-            attribute = ir.DenseElementsAttr.get(array, type=ir.IntegerType.get_signless(64), shape=array.shape)
-            self._constants[entry] = (attribute.type, attribute)
-        return self._constants[entry]
+            s64 = ir.IntegerType.get_signless(64)
+            self._attributes[entry] = ir.DenseElementsAttr.get(array, type=s64, shape=array.shape)
+        value = self._attributes[entry]
+        return _create("stablehlo.constant", before, results=[value.type], attributes={"value": value}).result
 
 
-def build_custom_call(old: Any, target: str, operands: Sequence[Any], backend_config: str) -> Any:
-    """Returns a custom call of api version 1 with `old`'s results, location and kept attributes, inserted before it."""
-    attributes = {
-        "call_target_name": ir.StringAttr.get(target),
+def _create(name: str, before: Any, **parts: Any) -> Any:
+    return ir.Operation.create(name, loc=before.location, ip=ir.InsertionPoint(before), **parts)
+
+
+def _said_by(call: Legalized) -> dict[str, Any]:
+    return {
+        "call_target_name": ir.StringAttr.get(call.target),
         "api_version": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1),
-        "backend_config": ir.StringAttr.get(backend_config),
+        "backend_config": ir.StringAttr.get(call.backend_config),
     }
-    for name in _KEPT_ATTRIBUTES:
-        if name in old.attributes:
-            attributes[name] = old.attributes[name]
-    if FRONTEND_ATTRIBUTES in old.attributes:
-        kept = {a.name: a.attr for a in old.attributes[FRONTEND_ATTRIBUTES] if a.name != _SHARDING_RULE}
-        if kept:
-            attributes[FRONTEND_ATTRIBUTES] = ir.DictAttr.get(kept)
-    return ir.Operation.create(
-        CUSTOM_CALL,
-        results=[r.type for r in old.results],
-        operands=list(operands),
-        attributes=attributes,
-        loc=old.location,
-        ip=ir.InsertionPoint(old),
-    )
+
+
+def _kept_attributes(attributes: Any) -> dict[str, Any]:
+    kept = {name: attributes[name] for name in _KEPT_ATTRIBUTES if name in attributes}
+    if FRONTEND_ATTRIBUTES in attributes:
+        frontend = {a.name: a.attr for a in attributes[FRONTEND_ATTRIBUTES] if a.name != _SHARDING_RULE}
+        if frontend:
+            kept[FRONTEND_ATTRIBUTES] = ir.DictAttr.get(frontend)
+    return kept
 
 
 def replace(old: Any, new: Any) -> None:
@@ -103,9 +147,9 @@ def remove_decompositions(module: Module, names: set[str]) -> None:
             op.operation.erase()
 
 
-def decomposition_of(op: Any) -> str | None:
-    """Returns the name of the function that a composite falls back to, None for a custom call."""
-    return str(op.attributes["decomposition"].value) if op.name == COMPOSITE else None
+def decomposition_of(op: Any) -> str:
+    """Returns the name of the function that a composite falls back to."""
+    return str(op.attributes["decomposition"].value)
 
 
 def _is_private(function: Any) -> bool:

@@ -228,3 +228,31 @@ def test_unknown_keys_and_rules() -> None:
     assert [(r.name, r.rewritten) for r in reports] == [("legalize-quantize-mx", 1)]
     with pytest.raises(LoweringError, match="mx_scale_rule is 'FLOOR'"):
         legalized(stablehlo(attributes='mhlo.frontend_attributes = {mx_scale_rule = "FLOOR"}'))
+
+
+SHARED = """\
+func.func @main(%x: tensor<4x64xbf16>, %i: tensor<i32>) -> (tensor<4x2xui8>, tensor<4x2xui8>) {
+  %a:2 = CALL
+  %b = "stablehlo.case"(%i) ({
+    %c:2 = CALL
+    %d:2 = CALL
+    stablehlo.return %d#1 : tensor<4x2xui8>
+  }, {
+    %e:2 = CALL
+    stablehlo.return %e#1 : tensor<4x2xui8>
+  }) : (tensor<i32>) -> tensor<4x2xui8>
+  %f:2 = CALL
+  return %b, %f#1 : tensor<4x2xui8>, tensor<4x2xui8>
+}
+""".replace(
+    "CALL",
+    'stablehlo.custom_call @QuantizeMX(%x) {backend_config = "{\\"dim\\":1,\\"dtype\\":\\"float8_e5m2\\"}"} '
+    ": (tensor<4x64xbf16>) -> (tensor<4x16xui32>, tensor<4x2xui8>)",
+)
+
+
+def test_calls_of_a_block_share_constants_and_no_others_do() -> None:
+    found = legalized(SHARED)
+    assert found.count("stablehlo.tuple") == 5
+    # The entry before the branches, each branch, and the entry after them.
+    assert found.count("stablehlo.constant dense<[4, 64]>") == 4
