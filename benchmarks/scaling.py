@@ -1,15 +1,17 @@
 """How the cost of a sharded `quantize_mx` grows: 1 to 8 devices, 1 to 64 million elements, as a table and a picture.
 
-    python -m benchmarks.scaling [--rounds=7] [--out=out/scaling.svg]
+    python -m benchmarks.scaling [--rounds=15] [--cores=1] [--out=out/scaling.svg]
 
 The devices are made on the CPU and share its cores, so the time is that of the whole array whatever the number of
-devices; what is looked for is that the time for one element stays the same. It is the time of a call, less that of the
-same call for one row, which is what jax takes to start it on so many devices. All sizes and meshes are run in turn, in
-one process, and the best time of each counts, so that a busy moment of the machine spoils none. One device, too, takes
-what XLA compiles, as several do, and not the native kernels.
+devices; what is looked for is that the time for one element stays the same. On one core it is the work that is timed;
+on more (`--cores=0` takes all), also what the threads of so many devices wait for each other, which weighs on small
+arrays. It is the time of a call, less that of the same call for one row, which is what jax takes to start it on so many
+devices. All sizes and meshes are run in turn, in one process, and the best time of each counts, so that a busy moment
+of the machine spoils none. One device, too, takes what XLA compiles, as several do, and not the native kernels.
 """
 
 import math
+import os
 import pathlib
 import time
 from collections.abc import Sequence
@@ -33,6 +35,7 @@ SHORT_CALL = 1 << 23
 MILLION = 1 << 20
 
 _ROUNDS = flags.DEFINE_integer("rounds", 15, "Interleaved rounds of which the best counts.", lower_bound=1)
+_CORES = flags.DEFINE_integer("cores", 1, "Cores of the CPU to use, 0 for all.", lower_bound=0)
 _OUT = flags.DEFINE_string("out", "out/scaling.svg", "Where the picture goes.")
 
 Times = dict[tuple[int, int], float]
@@ -50,6 +53,15 @@ def sharded_input(devices: int, rows: int) -> jax.Array:
     sharding = NamedSharding(mesh, PartitionSpec(None, "d"))
     make = jax.jit(lambda key: jax.random.normal(key, (rows, COLUMNS), jnp.bfloat16), out_shardings=sharding)
     return make(jax.random.key(0))
+
+
+def use_cores(count: int) -> int:
+    """Keeps this process to so many cores, 0 for all, where the system can; returns how many it has then."""
+    if not hasattr(os, "sched_setaffinity"):
+        return os.cpu_count() or 1
+    allowed = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, allowed[: count or len(allowed)])  # jax starts its threads later, and they inherit it
+    return len(os.sched_getaffinity(0))
 
 
 def best_seconds(rounds: int) -> Times:
@@ -101,8 +113,10 @@ def main(argv: Sequence[str]) -> None:
     """Prints the table and writes the picture."""
     if len(argv) > 1:
         raise app.UsageError(f"unexpected argument {argv[1]!r}")
+    cores = use_cores(_CORES.value)
     print(environment())
-    print(f"nanoseconds for one element, best of {_ROUNDS.value} rounds, less the time of a call for one row\n")
+    print(f"{cores} core(s), best of {_ROUNDS.value} rounds")
+    print("nanoseconds for one element, less the time of a call for one row\n")
     with jax_mx.config.use_implementation("xla"):
         seconds = best_seconds(_ROUNDS.value)
     times = per_element(seconds)
