@@ -12,8 +12,9 @@ from absl import app, flags, logging
 
 from lowering.bir import cli as bir
 from lowering.cli import convert, explain, inspect, isolation, optimize, passes, rules, run, validate
+from lowering.cli.files import DiagnosticsForm, print_diagnostics
 from lowering.cli.flags import UsageError
-from lowering.diagnostics import LoweringError
+from lowering.diagnostics import Diagnostic, LoweringError
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "bir": bir.run,
@@ -59,7 +60,15 @@ def run_command(arguments: Sequence[str]) -> int:
 
 def console_main() -> None:
     """Entry point of the console script."""
-    sys.exit(isolation.run_isolated(_run_under_absl))
+    sys.exit(isolation.run_isolated(_run_under_absl, lambda crash: report_crash(crash, sys.argv[1:])))
+
+
+def report_crash(crash: Diagnostic, arguments: Sequence[str]) -> None:
+    """Prints the diagnostic about a crash in the form that these arguments ask for."""
+    form: str = DiagnosticsForm.TEXT
+    if arguments and arguments[0] not in COMMANDS:
+        form = optimize.diagnostics_form(arguments)
+    print_diagnostics([crash], form)
 
 
 def _run_under_absl() -> int:

@@ -48,7 +48,7 @@ class LowerToBir:
     )
     tile_columns: int = field(default=0, metadata={"doc": "Columns of one tile; 0 for as many as fit the budget."})
     pack_scales: bool = field(
-        default=True, metadata={"doc": "Let up to four tiles share a scale buffer through pack offsets."}
+        default=True, metadata={"doc": "Give every tile a scale buffer of its own, where up to four could share one."}
     )
 
     def diagnose(self, module: Module) -> list[Diagnostic]:

@@ -15,8 +15,7 @@ USAGE = "mx-opt explain FILE [--target=trn2|trn3] [--allow-fp4]"
 def run(arguments: Sequence[str]) -> int:
     """Prints the findings; returns 1 when one of them is an error."""
     flags = Flags(USAGE)
-    flags.choice("target", [str(t) for t in Target], str(Target.TRN3), "Hardware generation to validate for.")
-    flags.boolean("allow-fp4", "Accept float4_e2m1fn with 16-bit containers.")
+    flags.target_options()
     file = files.one_file(flags.parse(arguments), USAGE)
     module = files.load(files.read_input(file), file)
     found = explain_module(module, target=Target(flags["target"]), allow_fp4=flags["allow-fp4"])

@@ -6,11 +6,12 @@ Each command has its own absl `FlagValues`, so commands do not share flags and n
 import dataclasses
 import enum
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, get_type_hints
 
 from absl import flags
 
+from lowering.legalize_quantize_mx import LegalizeQuantizeMx
 from lowering.passes import Pass
 from lowering.registry import PASSES
 
@@ -50,6 +51,10 @@ class Flags:
         """Declares a flag that may be repeated."""
         flags.DEFINE_multi_string(name, [], doc, flag_values=self._values)
 
+    def target_options(self) -> None:
+        """Declares what calls are validated for: `target` and `allow-fp4`, as the legalization has them."""
+        self._declare([o for o in options_of(LegalizeQuantizeMx) if o.field in ("target", "allow_fp4")])
+
     def parse(self, arguments: Sequence[str]) -> list[str]:
         """Parses; returns what is not a flag. Raises UsageError, or SystemExit(0) after printing `--help`."""
         if any(a in ("--help", "-h", "-help") for a in arguments):
@@ -76,7 +81,10 @@ class Flags:
 
     def pass_options(self, names: Sequence[str]) -> None:
         """Declares the options of these passes, one flag for options of the same name."""
-        for option in pass_options(names).values():
+        self._declare(pass_options(names).values())
+
+    def _declare(self, options: Iterable["PassOption"]) -> None:
+        for option in options:
             if option.choices:
                 self.choice(option.flag, option.choices, str(option.default), option.doc)
             elif option.kind is int:

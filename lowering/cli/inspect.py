@@ -15,8 +15,7 @@ USAGE = "mx-opt inspect FILE [--target=trn2|trn3] [--allow-fp4]"
 def run(arguments: Sequence[str]) -> int:
     """Prints the table; returns 1 when a call is not legal."""
     flags = Flags(USAGE)
-    flags.choice("target", [str(t) for t in Target], str(Target.TRN3), "Hardware generation to validate for.")
-    flags.boolean("allow-fp4", "Accept float4_e2m1fn with 16-bit containers.")
+    flags.target_options()
     file = files.one_file(flags.parse(arguments), USAGE)
     module = files.load(files.read_input(file), file)
     rows = inspect_module(module, target=Target(flags["target"]), allow_fp4=flags["allow-fp4"])

@@ -20,10 +20,14 @@ _log: IO[bytes] | None = None
 """What jaxlib prints while it reads the input; shared by parent and child."""
 
 
-def run_isolated(command: Callable[[], int]) -> int:
-    """Runs a command in a forked child; returns its exit status, 1 with code MX012 when a signal ended it.
+def run_isolated(command: Callable[[], int], report: Callable[[Diagnostic], None]) -> int:
+    """Runs a command in a forked child; returns its exit status, 1 when a signal ended it.
 
     Where there is no fork, the command runs in this process.
+
+    Args:
+        command: Returns an exit status.
+        report: Called with a diagnostic of code MX012 when a signal ended the command.
     """
     if not hasattr(os, "fork"):
         return command()
@@ -61,12 +65,9 @@ def run_isolated(command: Callable[[], int]) -> int:
     name = signal.Signals(-status).name
     timed_out = -status == signal.SIGALRM
     said = _said()
-    crash = Diagnostic(
-        code="MX012",
-        cause="jaxlib did not come back from reading the input" if timed_out else f"jaxlib stopped the process, {name}",
-        resolution=f"the input breaks an assumption of jaxlib's{said and f': {said}'}",
-    )
-    sys.stderr.write(f"{crash}\n")
+    cause = "jaxlib did not come back from reading the input" if timed_out else f"jaxlib stopped the process, {name}"
+    resolution = f"the input breaks an assumption of jaxlib's{said and f': {said}'}"
+    report(Diagnostic(code="MX012", cause=cause, resolution=resolution))
     return 1
 
 

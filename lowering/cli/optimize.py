@@ -1,5 +1,6 @@
 """`mx-opt FILE --passes=...`: reads a module, runs passes, writes the result."""
 
+import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 
@@ -59,7 +60,7 @@ def run(arguments: Sequence[str]) -> int:
                 outputs.append(write_module(module, Format(flags["emit"] or default_format(part))))
         except LoweringError as e:
             failed = True
-            all_diagnostics += e.diagnostics
+            all_diagnostics += e.diagnostics if flags["split-input-file"] else _with_hint(e.diagnostics, data)
             continue
         all_diagnostics += diagnostics
         if flags["time-passes"]:
@@ -70,6 +71,24 @@ def run(arguments: Sequence[str]) -> int:
         return 1
     files.write_output(f"{SEPARATOR}\n".encode().join(outputs), flags["output"])
     return 0
+
+
+def _with_hint(diagnostics: Sequence[Diagnostic], data: bytes) -> list[Diagnostic]:
+    """Says how to read several modules where one could not be read and the file has more."""
+    if len(split(data)) == 1:
+        return list(diagnostics)
+    hint = f"; give --split-input-file if the parts between '{SEPARATOR}' lines are modules of their own"
+    return [
+        dataclasses.replace(d, resolution=d.resolution + hint) if d.code in ("MX001", "MX002") else d
+        for d in diagnostics
+    ]
+
+
+def diagnostics_form(arguments: Sequence[str]) -> str:
+    """Returns the form of diagnostics that a command line asks for. Raises UsageError when it makes no sense."""
+    flags = declare()
+    flags.parse(arguments)
+    return str(flags["diagnostics"])
 
 
 def default_format(data: bytes) -> Format:

@@ -12,18 +12,19 @@ from pathlib import Path
 
 from lowering.cli import files
 from lowering.cli.isolation import run_isolated
-from lowering.mx_opt import run_command
+from lowering.mx_opt import report_crash, run_command
 
 
 def run(path: Path, arguments: list[str], data: bytes) -> tuple[int, bytes]:
     path.write_bytes(data)
+    command = [a.replace("FILE", str(path)) for a in arguments]
     output = path.with_suffix(".output")
     with output.open("wb") as both:
         saved = os.dup(1), os.dup(2)
         os.dup2(both.fileno(), 1)
         os.dup2(both.fileno(), 2)
         try:
-            status = run_isolated(lambda: run_command([a.replace("FILE", str(path)) for a in arguments]))
+            status = run_isolated(lambda: run_command(command), lambda crash: report_crash(crash, command))
         finally:
             sys.stderr.flush()
             os.dup2(saved[0], 1)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lowering import PASSES
+from lowering import PASSES, Diagnostic
+from lowering.mx_opt import report_crash
 from tests.lowering.tools import CONFIG_TEXT, FIXTURES, hlo, mx_opt, stablehlo
 
 BAD = hlo(operand="f32[4,64]").encode()
@@ -232,3 +233,37 @@ def test_input_that_crashes_jaxlib_is_a_diagnostic() -> None:
     assert b"MX0" in crashed.stderr
     assert b"Traceback" not in crashed.stderr
     assert b"most recent call" not in crashed.stderr
+
+
+CRASH = """\
+import os, signal, sys
+from lowering.cli.isolation import run_isolated
+from lowering.mx_opt import report_crash
+sys.exit(run_isolated(lambda: os.kill(os.getpid(), signal.SIGSEGV), lambda crash: report_crash(crash, sys.argv[1:])))
+"""
+
+
+def test_a_crash_is_json_where_diagnostics_are() -> None:
+    command = [sys.executable, "-c", CRASH, "-", "--diagnostics=json"]
+    crashed = subprocess.run(command, capture_output=True, check=False, timeout=120)
+    assert crashed.returncode == 1
+    (crash,) = json.loads(crashed.stderr)
+    assert (crash["code"], crash["cause"]) == ("MX012", "jaxlib stopped the process, SIGSEGV")
+
+
+@pytest.mark.parametrize("arguments", [["-", "--diagnostics=json"], ["--diagnostics", "json", "x.hlo", PASS]])
+def test_form_of_the_diagnostic_about_a_crash(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    crash = Diagnostic(code="MX012", cause="c", resolution="r")
+    report_crash(crash, arguments)
+    assert json.loads(capsys.readouterr().err) == [crash.as_dict()]
+    report_crash(crash, ["inspect", "-"])
+    assert capsys.readouterr().err == "[ERROR] [MX012] c - r\n"
+
+
+def test_several_modules_read_as_one_hint_at_the_flag() -> None:
+    two = b"func.func @main() { return }\n// -----\nfunc.func @main() { return }\n"
+    result = mx_opt("-", stdin=two)
+    assert result.status == 1
+    assert "give --split-input-file if the parts between '// -----' lines are modules of their own" in result.stderr
+    assert mx_opt("-", "--split-input-file", stdin=two).status == 0
+    assert "--split-input-file" not in mx_opt("-", stdin=b"func.func @main() {").stderr
