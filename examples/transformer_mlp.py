@@ -141,7 +141,7 @@ def lower_and_legalize(x: jax.Array, weights: Weights, out: pathlib.Path) -> Non
     for name, text in (("block.hlo", before), ("block.legalized.hlo", after)):
         (out / name).write_text(text)
         print(f"wrote {out / name}")
-    print(f"\nnext: mx-opt inspect {out / 'block.hlo'}")
+    print(f"\nnext: .venv/bin/mx-opt inspect {out / 'block.hlo'}")
 
 
 def main(argv: Sequence[str]) -> None:
