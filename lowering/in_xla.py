@@ -81,6 +81,11 @@ _enabled: list[Hook] = []
 _optimized: dict[MxOp, bytes] = {}
 
 
+def is_enabled() -> bool:
+    """Whether MX calls are expanded in XLA's compilations at the moment."""
+    return bool(_enabled)
+
+
 def start_in_xla() -> Hook:
     """Enables the expansion of MX calls in XLA's compilations for the CPU until `stop_in_xla`.
 

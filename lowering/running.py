@@ -11,9 +11,10 @@ import numpy as np
 
 from lowering import _compat
 from lowering._compat import ir
-from lowering.calls import ArrayShape, array_shape
+from lowering.calls import CUSTOM_CALL, ArrayShape, array_shape, target_of
 from lowering.diagnostics import LoweringError, error
-from lowering.expansion import expand_calls
+from lowering.expansion import expand_calls, is_mx_target
+from lowering.in_xla import is_enabled
 from lowering.module import Module
 
 _NUMPY_DTYPES: dict[str, Any] = {
@@ -26,6 +27,22 @@ _NUMPY_DTYPES: dict[str, Any] = {
     **{f"s{n}": np.dtype(f"int{n}") for n in (8, 16, 32, 64)},
     **{f"u{n}": np.dtype(f"uint{n}") for n in (8, 16, 32, 64)},
 }
+"""Types that random and stored arguments can have."""
+
+_ARGUMENT_DTYPES: dict[str, Any] = _NUMPY_DTYPES | {
+    "c64": np.complex64,
+    "c128": np.complex128,
+    "f4e2m1fn": ml_dtypes.float4_e2m1fn,
+    "f8e3m4": ml_dtypes.float8_e3m4,
+    "f8e4m3": ml_dtypes.float8_e4m3,
+    "f8e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
+    "f8e4m3b11fnuz": ml_dtypes.float8_e4m3b11fnuz,
+    "f8e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
+    **{f"s{n}": np.dtype(f"int{n}") for n in (2, 4)},
+    **{f"u{n}": np.dtype(f"uint{n}") for n in (2, 4)},
+}
+"""Types that a caller's arguments can have: all that XLA and numpy both know."""
+
 _MAX_ELEMENTS = 2**28
 _SPECIAL = (np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0)
 
@@ -69,22 +86,69 @@ def load_arguments(module: Module, files: Sequence[str]) -> list[np.ndarray[Any,
 def load_function(module: Module) -> Callable[..., list[jax.Array]]:
     """Compiles a module for the CPU as it is; returns a function of its arguments.
 
-    Within `enable_in_xla` the module may have MX calls. The compilation happens here, not when the function is called.
+    The compilation happens here, not when the function is called. XLA's CPU compiler knows no MX calls: call
+    `expand_calls` first, or call this within `enable_in_xla`, where the module may have them.
+
+    Args:
+        module: A module with a function `main`; it is not changed.
+
+    Returns:
+        A function of as many numpy or jax arrays as `main` has arguments, each of exactly the shape and dtype that
+        the module names (bfloat16, fp8, fp4 and the 2- and 4-bit integers as `ml_dtypes` has them). It returns the
+        results in order, as jax arrays on the CPU, and raises LoweringError with code MX009 for other arguments.
 
     Raises:
-        LoweringError: With code MX007 when XLA cannot compile the module.
+        LoweringError: With code MX007 when XLA cannot compile the module, or when it has MX calls that nothing
+            expands.
     """
     device = jax.local_devices(backend="cpu")[0]
     with module.context:
+        if not is_enabled():
+            _check_expanded(module)
         try:
             executable = _compat.compile_cpu(module.mlir)
         except _compat.IR_ERRORS as e:
             raise _cannot_execute(module, e) from None
+    shapes = argument_shapes(module)
 
     def call(*arguments: Any) -> list[jax.Array]:
-        return list(executable.execute([jax.device_put(a, device) for a in arguments]))
+        # XLA itself compares sizes in bytes only, and would take other arrays' bytes for what the module wants.
+        _check_arguments(shapes, arguments)
+        with jax.enable_x64(True):  # without it jax makes 32-bit arrays of 64-bit ones
+            return list(executable.execute([jax.device_put(a, device) for a in arguments]))
 
     return call
+
+
+def _check_expanded(module: Module) -> None:
+    # A composite needs no expansion: XLA falls back to its decomposition.
+    targets = {target_of(op) for op in module.operations_named(CUSTOM_CALL)}
+    found = sorted(t for t in targets if is_mx_target(t))
+    if found:
+        raise error(
+            "MX007",
+            f"{module.name} has calls of {', '.join(found)}, which XLA's CPU compiler does not know",
+            "call expand_calls on the module first, or load it within enable_in_xla",
+        )
+
+
+def _check_arguments(shapes: Sequence[ArrayShape], arguments: Sequence[Any]) -> None:
+    """Raises LoweringError with code MX009 unless arguments are arrays of these shapes and types."""
+    if len(arguments) != len(shapes):
+        wanted = ", ".join(map(str, shapes))
+        raise error(
+            "MX009", f"{len(arguments)} arguments are given", f"give {len(shapes)}{': ' if shapes else ''}{wanted}"
+        )
+    for index, (given, shape) in enumerate(zip(arguments, shapes, strict=True)):
+        wanted = f"give an array that is {shape}"
+        if shape.element_type not in _ARGUMENT_DTYPES:
+            raise error("MX007", f"argument {index} is to be {shape}, which is no array", "give the module arrays only")
+        dtype = np.dtype(_ARGUMENT_DTYPES[shape.element_type])
+        if not isinstance(given, np.ndarray | np.generic | jax.Array):
+            raise error("MX009", f"argument {index} is a {type(given).__name__}", f"{wanted}, of dtype {dtype}")
+        if given.dtype != dtype or tuple(given.shape) != shape.dims:
+            found = f"{given.dtype}{list(given.shape)}"
+            raise error("MX009", f"argument {index} is {found}", f"{wanted}, of dtype {dtype}")
 
 
 def prepare(module: Module) -> Callable[..., list[np.ndarray[Any, Any]]]:
@@ -93,7 +157,7 @@ def prepare(module: Module) -> Callable[..., list[np.ndarray[Any, Any]]]:
     The module itself is not changed.
 
     Raises:
-        LoweringError: With code MX007 when the module cannot be executed here, also when the function is called.
+        LoweringError: As `execute` says; with code MX009 only when the function is called.
     """
     expanded = module.clone()
     expand_calls(expanded)
@@ -111,8 +175,20 @@ def prepare(module: Module) -> Callable[..., list[np.ndarray[Any, Any]]]:
 def execute(module: Module, arguments: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
     """Runs a module on the CPU with its MX calls expanded; the module itself is not changed.
 
+    What an MX call computes is `jax_mx.quantize_mx` with the scale rule that the call's `mx_scale_rule` attribute names
+    (EMAX when it names none); a scaled matmul dequantizes both sides, multiplies in float32 and rounds once.
+
+    Args:
+        module: A module with a function `main`, legalized or not.
+        arguments: An array for each argument of `main`, in order, each of exactly the shape and dtype that the module
+            names (bfloat16, fp8, fp4 and the 2- and 4-bit integers as `ml_dtypes` has them).
+
+    Returns:
+        The results in order, with the shapes and dtypes that the module names.
+
     Raises:
-        LoweringError: With code MX007 when the module cannot be executed here.
+        LoweringError: With code MX009 when arguments do not fit the module, with every violation of a call's contract,
+            or with code MX007 when the module cannot be executed here.
     """
     return prepare(module)(*arguments)
 

@@ -11,7 +11,17 @@ import numpy as np
 import pytest
 
 import jax_mx
-from lowering import Format, LegalizeQuantizeMx, LoweringError, execute, read_module, run_passes, write_module
+from lowering import (
+    Format,
+    LegalizeQuantizeMx,
+    LoweringError,
+    execute,
+    expand_calls,
+    load_function,
+    read_module,
+    run_passes,
+    write_module,
+)
 from lowering.running import Difference, argument_shapes, compare, random_arguments
 from lowering.validation import validate_module
 from tests.lowering.test_legalize_scaled_matmul import BATCHED, config, dot
@@ -184,3 +194,96 @@ def test_argument_shapes() -> None:
     assert str(shape) == "bf16[4,64]"
     assert isinstance(jax.device_put(random_arguments(read_module(stablehlo()), 0)[0]), jax.Array)
     assert jnp.bfloat16 == random_arguments(read_module(stablehlo()), 0)[0].dtype
+
+
+def identity(element_type: str, dims: str = "2x") -> str:
+    array = f"tensor<{dims}{element_type}>"
+    return f"func.func @main(%x: {array}) -> {array} {{ return %x : {array} }}"
+
+
+BF16 = np.zeros((4, 64), ml_dtypes.bfloat16)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cause"),
+    [
+        ([BF16.view(np.float16)], "argument 0 is float16[4, 64]"),
+        ([BF16.view(np.int16)], "argument 0 is int16[4, 64]"),
+        ([BF16.view(np.dtype("V2"))], "argument 0 is |V2[4, 64]"),
+        ([BF16.T], "argument 0 is bfloat16[64, 4]"),
+        ([np.zeros((2, 64), np.float32)], "argument 0 is float32[2, 64]"),
+        ([jnp.zeros((4, 64), jnp.float16)], "argument 0 is float16[4, 64]"),
+        ([BF16.tolist()], "argument 0 is a list"),
+        ([BF16, BF16], "2 arguments are given - give 1: bf16[4,64]"),
+        ([], "0 arguments are given - give 1: bf16[4,64]"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(arguments: list[Any], cause: str) -> None:
+    module = read_module(stablehlo())
+    expanded = module.clone()
+    expand_calls(expanded)
+    function = load_function(expanded)
+    for run in (lambda: execute(module, arguments), lambda: function(*arguments)):
+        with pytest.raises(LoweringError) as caught:
+            run()
+        (found,) = caught.value.diagnostics
+        assert found.code == "MX009"
+        assert found.message.startswith(cause)
+        assert "bf16[4,64]" in found.resolution
+
+
+def test_the_argument_at_fault_is_named() -> None:
+    text = "func.func @main(%x: tensor<2xf32>, %y: tensor<i8>) -> tensor<i8> { return %y : tensor<i8> }"
+    function = load_function(read_module(text))
+    (found,) = function(np.zeros(2, np.float32), np.int8(3))
+    assert (found.dtype, found.shape, int(found)) == (np.int8, (), 3)
+    for second in (np.uint8(3), np.zeros(1, np.int8), 3):
+        with pytest.raises(LoweringError, match=r"argument 1 is .* - give an array that is s8\[\], of dtype int8"):
+            function(np.zeros(2, np.float32), second)
+    with pytest.raises(LoweringError, match=r"argument 0 is >f4\[2\] - give an array that is f32\[2\]"):
+        function(np.zeros(2, ">f4"), np.int8(3))
+
+
+@pytest.mark.parametrize(
+    ("element_type", "dtype"),
+    [
+        ("i1", np.bool_),
+        ("i2", ml_dtypes.int2),
+        ("i4", ml_dtypes.int4),
+        ("ui2", ml_dtypes.uint2),
+        ("ui4", ml_dtypes.uint4),
+        ("i64", np.int64),
+        ("ui64", np.uint64),
+        ("f64", np.float64),
+        ("complex<f32>", np.complex64),
+        ("complex<f64>", np.complex128),
+        ("bf16", ml_dtypes.bfloat16),
+        ("f4E2M1FN", ml_dtypes.float4_e2m1fn),
+        ("f8E3M4", ml_dtypes.float8_e3m4),
+        ("f8E4M3", ml_dtypes.float8_e4m3),
+        ("f8E4M3FN", ml_dtypes.float8_e4m3fn),
+        ("f8E4M3FNUZ", ml_dtypes.float8_e4m3fnuz),
+        ("f8E4M3B11FNUZ", ml_dtypes.float8_e4m3b11fnuz),
+        ("f8E5M2", ml_dtypes.float8_e5m2),
+        ("f8E5M2FNUZ", ml_dtypes.float8_e5m2fnuz),
+        ("f8E8M0FNU", ml_dtypes.float8_e8m0fnu),
+    ],
+)
+def test_every_element_type_comes_through_as_itself(element_type: str, dtype: Any) -> None:
+    given = np.array([1, 0.5 if element_type == "f8E8M0FNU" else 0]).astype(dtype)
+    for array in (given, np.repeat(given, 2)[::2]):  # the second is not contiguous
+        (found,) = execute(read_module(identity(element_type)), [array])
+        assert_same([found], [given])
+
+
+def test_load_function_says_what_to_do_about_mx_calls() -> None:
+    module = read_module(stablehlo())
+    legalized = read_module(stablehlo())
+    run_passes(legalized, [LegalizeQuantizeMx()])
+    for each, target in ((module, "QuantizeMX"), (legalized, "QuantizeMX_bf16_e4m3fn")):
+        with pytest.raises(
+            LoweringError, match=f"MX007.* has calls of {target}, .* call expand_calls .* enable_in_xla"
+        ):
+            load_function(each)
+    expand_calls(module)
+    assert_same([np.asarray(r) for r in load_function(module)(BF16)], jax_mx.quantize_mx(BF16))
