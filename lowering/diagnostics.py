@@ -35,6 +35,7 @@ MX_CODES: dict[str, str] = {
     "MX014": "a call is legal",
     "MX015": "an HLO signature with nested tuples is flattened",
     "MX016": "a call cannot be lowered to BIR",
+    "MX017": "an option or argument has a value that it cannot have",
 }
 """This project's own codes, each with what it means. The contract's codes are documented with their rules."""
 

@@ -12,6 +12,7 @@ from lowering.legalize_quantize_mx import LegalizeQuantizeMx
 from lowering.legalize_scaled_matmul import legalized_target
 from lowering.locations import source_of
 from lowering.module import Module
+from lowering.options import choice
 from lowering.rules import Target
 
 _TAGS = tuple(
@@ -73,8 +74,22 @@ NEAR_MISSES = (
 )
 
 
-def explain_module(module: Module, *, target: Target, allow_fp4: bool) -> list[Diagnostic]:
-    """Returns, in post order, every finding about MX calls and a note for each legal call and each near miss."""
+def explain_module(module: Module, *, target: Target | str = Target.TRN3, allow_fp4: bool = False) -> list[Diagnostic]:
+    """Says what the passes will do with the MX calls of a module, and with what almost is one.
+
+    Args:
+        module: The module; it is not changed.
+        target: Hardware generation to judge calls for, a member of `Target` or its text: "trn2" or "trn3".
+        allow_fp4: Accept `float4_e2m1fn` with 16-bit containers, which the published contract refuses.
+
+    Returns:
+        In post order, every finding about MX calls and a note for each legal call (MX014) and near miss (MX010).
+
+    Raises:
+        OptionError: A ValueError, with code MX017, when `target` is no target.
+    """
+    target = choice(Target, "target", target)
+    legalize = LegalizeQuantizeMx(target=target, allow_fp4=allow_fp4)
     found: list[Diagnostic] = []
     with module.context:
         for op in module.operations_named(CUSTOM_CALL, COMPOSITE, *_CALLERS):
@@ -84,7 +99,6 @@ def explain_module(module: Module, *, target: Target, allow_fp4: bool) -> list[D
             name = target_of(op)
             if name == QUANTIZE_TARGET:
                 call = describe(module, op)
-                legalize = LegalizeQuantizeMx(target=target, allow_fp4=allow_fp4)
                 becomes = legalize.legalized_target(call) if call.operands else ""
                 checked = quantize_rules.check_quantize(call, target=target, allow_fp4=allow_fp4)
                 found += checked or [_legal(call, becomes)]

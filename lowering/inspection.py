@@ -16,6 +16,7 @@ from lowering.calls import (
 from lowering.diagnostics import Diagnostic, Severity
 from lowering.hlo_adapter import LEGALIZED_PREFIXES
 from lowering.module import Module
+from lowering.options import choice
 from lowering.quantize_rules import BLOCK_SIZE, check_quantize, facts_of
 from lowering.rules import Target
 
@@ -56,8 +57,22 @@ _DTYPES = {"e4m3fn": "float8_e4m3fn", "e5m2": "float8_e5m2", "e2m1fn": "float4_e
 HEADINGS = ("name", "target", "operand", "dtype", "axis", "block", "data", "scale", "verdict", "source")
 
 
-def inspect_module(module: Module, *, target: Target, allow_fp4: bool) -> list[Row]:
-    """Returns a row for every MX call of the module, in post order: those that passes rewrite and those rewritten."""
+def inspect_module(module: Module, *, target: Target | str = Target.TRN3, allow_fp4: bool = False) -> list[Row]:
+    """Says what the MX calls of a module are: those that passes rewrite and those rewritten.
+
+    Args:
+        module: The module; it is not changed.
+        target: Hardware generation to judge calls for, a member of `Target` or its text: "trn2" or "trn3".
+        allow_fp4: Accept `float4_e2m1fn` with 16-bit containers, which the published contract refuses.
+
+    Returns:
+        A row for every call, in post order. Its shapes are spelled as HLO does, its verdict follows the compiler
+        contract (`NCC_EVRF036` to `NCC_EVRF058`), its diagnostics are the findings behind the verdict.
+
+    Raises:
+        OptionError: A ValueError, with code MX017, when `target` is no target.
+    """
+    target = choice(Target, "target", target)
     rows = []
     with module.context:
         for op in module.operations_named(CUSTOM_CALL, COMPOSITE):

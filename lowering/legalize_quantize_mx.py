@@ -18,6 +18,7 @@ from typing import ClassVar
 from lowering.calls import QUANTIZE_TARGET, Call, Spelling, match
 from lowering.diagnostics import Diagnostic
 from lowering.module import Module
+from lowering.options import check_options
 from lowering.quantize_rules import FP4_DTYPE, QuantizeFacts, check_quantize, facts_of
 from lowering.rewriting import Legalized, decomposition_of, legalize, remove_decompositions
 from lowering.rules import Target
@@ -28,10 +29,13 @@ class LegalizeQuantizeMx:
     """Tags every valid `QuantizeMX` call with its element formats and hands it its shape as metadata.
 
     Attributes:
-        target: Hardware generation to validate for.
+        target: Hardware generation to validate for; "trn2" or "trn3" will do.
         allow_fp4: Accept `float4_e2m1fn` with 16-bit containers, which the published contract refuses.
         validate: Check the contract first. Without it a malformed call is tagged as the original pass would: anything
             but bf16 counts as f16, anything but float8_e5m2 as e4m3fn, and what cannot be read has its default.
+
+    Raises:
+        OptionError: A ValueError, with code MX017, when an option has a value that it cannot have.
     """
 
     name: ClassVar[str] = "legalize-quantize-mx"
@@ -42,6 +46,9 @@ class LegalizeQuantizeMx:
     validate: bool = field(
         default=True, metadata={"doc": "Skip the check of the contract; a malformed call is then tagged silently."}
     )
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     def diagnose(self, module: Module) -> list[Diagnostic]:
         """Returns every violation of every call."""

@@ -17,6 +17,7 @@ from typing import ClassVar
 from lowering.calls import SCALED_DOT_TARGET, Call, match
 from lowering.diagnostics import Diagnostic
 from lowering.module import Module
+from lowering.options import check_options
 from lowering.rewriting import Legalized, legalize
 from lowering.scaled_dot_rules import Side, check_scaled_dot, facts_of
 
@@ -27,6 +28,9 @@ class LegalizeScaledMatmul:
 
     Attributes:
         validate: Check the contract first.
+
+    Raises:
+        OptionError: A ValueError, with code MX017, when an option has a value that it cannot have.
     """
 
     name: ClassVar[str] = "legalize-scaled-matmul"
@@ -35,6 +39,9 @@ class LegalizeScaledMatmul:
     validate: bool = field(
         default=True, metadata={"doc": "Skip the check of the contract; a malformed call is then tagged silently."}
     )
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     def diagnose(self, module: Module) -> list[Diagnostic]:
         """Returns every violation of every call."""

@@ -9,19 +9,29 @@ from lowering import _compat, hlo_adapter
 from lowering._compat import ir
 from lowering.diagnostics import error
 from lowering.module import Format, Module
+from lowering.options import choice
 
 _FRONTEND_ATTRIBUTES = "mhlo.frontend_attributes"
 
 
-def write_module(module: Module, fmt: Format) -> bytes:
-    """Returns the module in the wanted form; text ends with a newline.
+def write_module(module: Module, fmt: Format | str) -> bytes:
+    """Returns the module in the wanted form.
 
     A module that came as HLO and that no pass has changed is written as it came, instruction names included.
 
+    Args:
+        module: The module; it is not changed.
+        fmt: A member of `Format`, or its text: "hlo", "hlo-proto", "stablehlo" or "bytecode".
+
+    Returns:
+        What belongs in a file; text is UTF-8 and ends with a newline.
+
     Raises:
+        OptionError: A ValueError, with code MX017, when `fmt` is no format.
         LoweringError: With code MX005 when the module has no such form, for example StableHLO with dynamic dimensions
             and HLO.
     """
+    fmt = choice(Format, "fmt", fmt)
     if fmt in (Format.HLO_TEXT, Format.HLO_PROTO):
         proto = to_hlo_proto(module)
         if fmt is Format.HLO_PROTO:
@@ -35,8 +45,23 @@ def write_module(module: Module, fmt: Format) -> bytes:
 
 
 def print_hlo_proto(proto: bytes) -> str:
-    """Returns a serialized HloModuleProto as HLO text, constants in full, ended by one newline."""
-    return _compat.print_hlo(_compat.hlo_module_from_proto(proto)).rstrip("\n") + "\n"
+    """Spells a module in binary HLO as HLO text.
+
+    Args:
+        proto: A serialized HloModuleProto, such as `write_module` returns for `Format.HLO_PROTO`.
+
+    Returns:
+        The text, constants in full, ended by one newline.
+
+    Raises:
+        LoweringError: With code MX001 when jaxlib cannot read `proto`.
+    """
+    try:
+        text = _compat.print_hlo(_compat.hlo_module_from_proto(proto))
+    except _compat.IR_ERRORS as e:
+        cause = " ".join(str(e).split())[:500]
+        raise error("MX001", f"proto is no HloModuleProto: {cause}", "give a serialized HloModuleProto") from None
+    return text.rstrip("\n") + "\n"
 
 
 def to_hlo_proto(module: Module) -> bytes:

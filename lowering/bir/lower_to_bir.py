@@ -15,9 +15,11 @@ from lowering.bir.geometry import CORE_V4
 from lowering.bir.json_io import to_json
 from lowering.bir.lower import LowerOptions, lower_calls
 from lowering.bir.program import Module as BirModule
+from lowering.bir.tiling import MAX_COLUMNS
 from lowering.bir.verify import check
 from lowering.diagnostics import Diagnostic, error
 from lowering.module import Module
+from lowering.options import check_options
 from lowering.rules import Target
 
 __all__ = ["BIR_JSON", "LowerToBir"]
@@ -31,11 +33,14 @@ class LowerToBir:
     """Lowers legalized quantize calls to a BIR program, one function a call.
 
     Attributes:
-        target: Hardware generation to lower for.
+        target: Hardware generation to lower for; "trn3" will do.
         allow_fp4: Accept fp4 output.
         sbuf_budget: Bytes of each SBUF partition that may be used.
         tile_columns: Columns of the flattened array in one tile; 0 for as many as fit.
         pack_scales: Let up to four tiles share a scale buffer.
+
+    Raises:
+        OptionError: A ValueError, with code MX017, when an option has a value that it cannot have.
     """
 
     name: ClassVar[str] = "lower-to-bir"
@@ -44,12 +49,22 @@ class LowerToBir:
     target: Target = field(default=Target.TRN3, metadata={"doc": "Hardware generation to validate for."})
     allow_fp4: bool = field(default=False, metadata={"doc": "Accept float4_e2m1fn with 16-bit containers."})
     sbuf_budget: int = field(
-        default=CORE_V4.sbuf_usable, metadata={"doc": "Bytes of each SBUF partition that the program may use."}
+        default=CORE_V4.sbuf_usable,
+        metadata={
+            "doc": "Bytes of each SBUF partition that the program may use.",
+            "range": (1, CORE_V4.sbuf_usable),
+        },
     )
-    tile_columns: int = field(default=0, metadata={"doc": "Columns of one tile; 0 for as many as fit the budget."})
+    tile_columns: int = field(
+        default=0,
+        metadata={"doc": "Columns of one tile; 0 for as many as fit the budget.", "range": (0, MAX_COLUMNS)},
+    )
     pack_scales: bool = field(
         default=True, metadata={"doc": "Give every tile a scale buffer of its own, where up to four could share one."}
     )
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     def diagnose(self, module: Module) -> list[Diagnostic]:
         """Returns nothing: what this pass lowers is made by the passes before it, which validate it."""
