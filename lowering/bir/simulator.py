@@ -47,7 +47,7 @@ def simulate(
     Args:
         module: The program; it is verified first.
         inputs: A value for every ExternalInput and Const tensor, by name: its shape, and its dtype or the unsigned
-            integers of its bits.
+            integers of its bits, in any memory order and either byte order.
         function: Which function to run; may be left out when there is one.
         scale_rule: "EMAX", "EMAX_ALT", "NKI" or "OCP_FLOOR"; the module's own when None, else EMAX.
         allow_fp4: Accept fp4 output.
@@ -171,22 +171,34 @@ def _rule(module: Module, name: str | None) -> ScaleRule:
 
 
 def _give_inputs(function: Function, memory: Memory, inputs: Mapping[str, NDArray[np.generic]]) -> None:
+    if not isinstance(inputs, Mapping):
+        raise SimulationError(f"the inputs are a {type(inputs).__name__}, wanted a dict of arrays by name")
     items = [*function.allocations_of_kind("ExternalInput"), *function.allocations_of_kind("Const")]
-    unknown = sorted(set(inputs) - {item.tensor for item in items})
+    unknown = sorted(set(inputs) - {item.tensor for item in items}, key=str)
     if unknown:
         wanted = ", ".join(item.tensor for item in items) or "none"
         raise SimulationError(f"{function.name} has no input {unknown[0]}; its inputs are {wanted}")
     for item in items:
         if item.tensor not in inputs:
             raise SimulationError(f"{function.name} wants a value for its input {item.tensor}")
-        value = np.asarray(inputs[item.tensor])
-        bits = f"uint{8 * item.dtype.bytes}"
-        if value.shape != item.tensor_shape or value.dtype.name not in (item.dtype.name, bits):
-            raise SimulationError(
-                f"input {item.tensor} is {value.dtype.name}{list(value.shape)}, wanted "
-                f"{item.dtype.name}{list(item.tensor_shape)} or its bits as {bits}"
-            )
-        memory.give(item.memorylocations[0].name, np.ascontiguousarray(value).reshape(-1).view(np.uint8))
+        memory.give(item.memorylocations[0].name, _bytes_of(item, inputs[item.tensor]))
+
+
+def _bytes_of(item: Allocation, given: object) -> NDArray[np.uint8]:
+    """The bytes of an input in the machine's order."""
+    bits = f"uint{8 * item.dtype.bytes}"
+    wanted = f"{item.dtype.name}{list(item.tensor_shape)} or its bits as {bits}"
+    if isinstance(given, np.ma.MaskedArray):
+        raise SimulationError(f"input {item.tensor} is a masked array, wanted {wanted}: the machine has no masks")
+    try:
+        value = np.asarray(given)
+    except ValueError as error:
+        raise SimulationError(f"input {item.tensor} is no array ({error}), wanted {wanted}") from error
+    if value.shape != item.tensor_shape or value.dtype.name not in (item.dtype.name, bits):
+        raise SimulationError(f"input {item.tensor} is {value.dtype.name}{list(value.shape)}, wanted {wanted}")
+    # A dtype's name does not tell the order of its bytes; the machine's memories are little-endian.
+    ordered = value.astype(value.dtype.newbyteorder("<"), copy=False)
+    return np.ascontiguousarray(ordered).reshape(-1).view(np.uint8)
 
 
 def _output(item: Allocation, memory: Memory) -> NDArray[np.unsignedinteger]:

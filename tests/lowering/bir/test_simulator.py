@@ -1,6 +1,7 @@
 """The simulator on programs written out by hand: what each instruction does, and what it refuses."""
 
 import dataclasses
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -200,6 +201,52 @@ BITS = adversarial_bits((4, 32), "bfloat16")
 def test_inputs_may_be_values_or_bits() -> None:
     as_bits, as_values = (simulate(LOWERED, {"x": x}) for x in (BITS, BITS.view(ml_dtypes.bfloat16)))
     np.testing.assert_array_equal(as_bits["data"], as_values["data"])
+
+
+def test_inputs_may_lie_in_memory_in_any_way() -> None:
+    want = simulate(LOWERED, {"x": BITS})
+    read_only = BITS.copy()
+    read_only.setflags(write=False)
+    values = BITS.view(ml_dtypes.bfloat16)
+    for given in (
+        BITS.astype(">u2"),
+        values.astype(values.dtype.newbyteorder(">")),
+        np.asfortranarray(BITS),
+        np.repeat(BITS, 2, axis=1)[:, ::2],
+        BITS[::-1].copy()[::-1],
+        read_only,
+        np.broadcast_to(BITS, BITS.shape),
+    ):
+        found = simulate(LOWERED, {"x": given})
+        for name in ("data", "scale"):
+            np.testing.assert_array_equal(found[name], want[name])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (BITS.tolist(), "input x is int64[4, 32], wanted bfloat16[4, 32] or its bits as uint16"),
+        ([[1], [1, 2]], "input x is no array (setting an array element with a sequence."),
+        (BITS.view("V2"), "input x is void16[4, 32], wanted"),
+        (BITS.view([("bits", "u2")]), "input x is void16[4, 32], wanted"),
+        (BITS.astype(object), "input x is object[4, 32], wanted"),
+        (BITS.view(np.int16), "input x is int16[4, 32], wanted"),
+        (BITS.T, "input x is uint16[32, 4], wanted"),
+        (np.ma.masked_array(BITS, BITS > 9), "input x is a masked array, wanted bfloat16[4, 32] or its bits as uint16"),
+        (None, "input x is object[], wanted"),
+    ],
+)
+def test_what_is_no_array_of_the_inputs_bits_is_refused(given: Any, message: str) -> None:
+    with pytest.raises(SimulationError) as caught:
+        simulate(LOWERED, {"x": given})
+    assert str(caught.value).startswith(message)
+
+
+def test_inputs_have_names() -> None:
+    with pytest.raises(SimulationError, match="the inputs are a list, wanted a dict of arrays by name"):
+        simulate(LOWERED, [BITS])  # type: ignore[arg-type]
+    with pytest.raises(SimulationError, match="sg0000 has no input 0; its inputs are x"):
+        simulate(LOWERED, {"x": BITS, "z": BITS, 0: BITS})  # type: ignore[dict-item]
 
 
 def test_the_rule_given_wins_over_the_modules() -> None:
