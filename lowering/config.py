@@ -79,7 +79,14 @@ class Parsed:
 
 
 def canonical_json(config: msgspec.Struct) -> str:
-    """Returns a config as JSON in canonical bytes: keys sorted, no blanks, absent ones left out."""
+    """Spells the configuration of a call, for its `backend_config`.
+
+    Args:
+        config: A `QuantizeMxConfig` or `ScaledDotConfig`.
+
+    Returns:
+        JSON in canonical bytes: keys sorted, no blanks; keys whose value is "" or () are left out.
+    """
     values = {k: v for k, v in msgspec.to_builtins(config).items() if v not in ("", ())}
     return msgspec.json.encode(values, order="sorted").decode()
 

@@ -115,10 +115,21 @@ def operation_of(call: Call) -> MxOp:
 
 
 def expand_calls(module: Module) -> int:
-    """Replaces every MX call of a module, in place; returns how many.
+    """Replaces every MX call of a module by plain operations that compute the same bits; a CPU can run those.
+
+    A quantize call computes `jax_mx.quantize_mx` along the call's dimension, in blocks of 32, with the scale rule that
+    its `mx_scale_rule` attribute names (EMAX when it names none). A scaled matmul dequantizes both sides, multiplies
+    with float32 accumulation and rounds once, to the call's result type.
+
+    Args:
+        module: The module, changed in place; its calls may be legalized or not.
+
+    Returns:
+        How many calls were replaced. Results keep their shapes and types.
 
     Raises:
-        LoweringError: With the findings of all calls that are malformed or cannot be executed here.
+        LoweringError: With the findings of all calls that are malformed (`NCC_EVRF...`) or cannot be executed here
+            (MX007); the module is then as it was.
     """
     with module.context:
         ops = [op for op in module.operations_named(CUSTOM_CALL, COMPOSITE) if is_mx_target(target_of(op))]

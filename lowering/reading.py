@@ -32,8 +32,20 @@ class InputForm(enum.StrEnum):
     EXPORT = "jax.export blob"
 
 
-def recognise(data: bytes) -> InputForm:
-    """Returns the form of a serialized module, from its bytes alone. Raises LoweringError when there are none."""
+def recognise(data: bytes | bytearray | str) -> InputForm:
+    """Says in which form a module is, from its content alone; nothing is parsed.
+
+    Args:
+        data: The module.
+
+    Returns:
+        The form it looks like; what is no text and has no known start counts as a HloModuleProto.
+
+    Raises:
+        TypeError: `data` is neither bytes nor text, but a path for example.
+        LoweringError: With code MX001 when it is empty.
+    """
+    data = _as_bytes(data)
     if not data.strip():
         raise error("MX001", "the input is empty", "give a module in one of the forms that mx-opt reads")
     if data.startswith(_BYTECODE_MAGIC):
@@ -48,20 +60,21 @@ def recognise(data: bytes) -> InputForm:
     return InputForm.HLO_PROTO
 
 
-def read_module(data: bytes | str, name: str = "<input>") -> Module:
+def read_module(data: bytes | bytearray | str, name: str = "<input>") -> Module:
     """Reads a module.
 
     Args:
-        data: The module in any of the forms of `InputForm`.
+        data: The module in any of the forms of `InputForm`: what is in a file, not its path.
         name: File name for messages.
 
     Returns:
         The module as verified StableHLO.
 
     Raises:
+        TypeError: `data` is neither bytes nor text, but a path for example.
         LoweringError: With code MX001 (cannot be read as the form it looks like) or MX002 (not valid IR).
     """
-    raw = data.encode() if isinstance(data, str) else data
+    raw = _as_bytes(data)
     form = recognise(raw)
     context = _compat.new_context()
     hlo_proto: bytes | None = None
@@ -122,6 +135,17 @@ def _unreadable(form: InputForm, cause: Exception) -> LoweringError:
         "MX001",
         f"the input looks like {form} and cannot be read as that: {_one_line(cause)}",
         "give HLO text, a HloModuleProto, StableHLO text or bytecode, a portable artifact or a jax.export blob",
+    )
+
+
+def _as_bytes(data: object) -> bytes:
+    if isinstance(data, str):
+        # Half a surrogate pair has no UTF-8; whatever it is in, the parser refuses what it becomes.
+        return data.encode(errors="surrogatepass")
+    if isinstance(data, bytes | bytearray):
+        return bytes(data)
+    raise TypeError(
+        f"data is a {type(data).__name__}, wanted bytes or str: the module itself, such as path.read_bytes()"
     )
 
 

@@ -22,6 +22,7 @@ from lowering.bir.errors import BirError
 from lowering.bir.from_hlo import legalized_calls
 from lowering.bir.lower import LegalizedCall, lower_calls
 from lowering.bir.program import Module as BirModule
+from lowering.bir.scale_rules import NAMED_RULES, rule_name
 from lowering.bir.simulator import simulate
 from lowering.bir.verify import verify
 from lowering.bir.wire import WORD_BYTES, decode, encode, encode_module
@@ -38,7 +39,6 @@ __all__ = ["STAGES", "Stage", "run_chain"]
 STAGES = ("parse", "validate", "legalize", "execute", "lower", "verify", "simulate", "encode")
 
 _NUMPY = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
-_RULES = {rule.name: rule for rule in (jax_mx.EMAX, jax_mx.EMAX_ALT, jax_mx.NKI, jax_mx.OCP_FLOOR)}
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,9 @@ def _differences(call: LegalizedCall, program: BirModule, seed: int, allow_fp4: 
     bits = adversarial_bits(call.shape, call.element_type, seed)
     found = simulate(program, {call.operand: bits}, allow_fp4=allow_fp4)
     value = bits.view(_NUMPY[call.element_type])
-    results = jax_mx.quantize_mx(value, call.dtype, axis=call.axis, rule=_RULES[call.scale_rule])
+    results = jax_mx.quantize_mx(
+        value, call.dtype, axis=call.axis, rule=NAMED_RULES[rule_name(call.scale_rule, BirError)]
+    )
     what = f"{call.element_type}{list(call.shape)} to {call.dtype}, axis {call.axis}"
     for part, name, want in zip(("data", "scale"), (call.data, call.scale), results, strict=True):
         difference = _difference(found[name], np.asarray(want))

@@ -10,7 +10,13 @@ __all__ = ["disassemble", "spell_address"]
 
 
 def disassemble(words: bytes) -> str:
-    """The words of a `.bin` as text.
+    """Spells instruction words for people.
+
+    Args:
+        words: The content of a `.bin`: 64 bytes for each QuantizeMx, such as `encode_module(...).words`.
+
+    Returns:
+        A headline for each word and a line for each of its fields, in the order of the bytes.
 
     Raises:
         EncodeError: The length is no multiple of 64, or a word is no QuantizeMx; the message gives its offset.

@@ -26,7 +26,14 @@ _DATA = {"e4m3fn": "float8_e4m3fn", "e5m2": "float8_e5m2", "e2m1fn": "float4_e2m
 
 
 def legalized_calls(module: Module) -> list[LegalizedCall]:
-    """The module's legalized quantize calls, in post order.
+    """Finds the legalized quantize calls of a module, for `lower_calls`.
+
+    Args:
+        module: A module that `LegalizeQuantizeMx` has rewritten; it is not changed.
+
+    Returns:
+        The calls, in post order, each with the scale rule that its `mx_scale_rule` attribute names, EMAX where it
+        names none.
 
     Raises:
         LoweringError: With code MX016 for every call that was not legalized, or whose operands are not the metadata

@@ -31,6 +31,12 @@ _KIND_OF: dict[type, str] = {cls: kind for kind, cls in _KINDS.items()}
 def from_json(text: str | bytes) -> Module:
     """Reads a BIR module.
 
+    Args:
+        text: JSON; bytes are UTF-8.
+
+    Returns:
+        The program, which is not verified yet; keys that this package does not know are in the records' `extra`.
+
     Raises:
         BirFormatError: `text` is not JSON, repeats a key, or misses or mistypes a key of the format.
     """
@@ -49,7 +55,14 @@ def from_json(text: str | bytes) -> Module:
 
 
 def to_json(module: Module) -> str:
-    """The canonical text of `module`."""
+    """Writes a BIR module.
+
+    Args:
+        module: The program.
+
+    Returns:
+        Its canonical JSON: keys sorted, indent 2, one newline at the end; equal programs give equal text.
+    """
     return json.dumps(_plain(module), indent=2, sort_keys=True, allow_nan=False) + "\n"
 
 

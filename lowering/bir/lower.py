@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import jax_mx
 from lowering.bir.buffers import dram_tensor, plan_buffers
 from lowering.bir.dtypes import BF16, E2M1_X4, E4M3_X4, E5M2_X4, F16, Dtype, dtype_named
 from lowering.bir.emit import emit_tiles
 from lowering.bir.errors import BirLoweringError
 from lowering.bir.geometry import CORE_V4
-from lowering.bir.numerics import SCALE_RULES
 from lowering.bir.program import Block, Debug, Function, Module
+from lowering.bir.scale_rules import rule_name
 from lowering.bir.tiling import Layout
 
 __all__ = ["SCALE_RULE_KEY", "LegalizedCall", "LowerOptions", "lower_calls"]
@@ -43,7 +44,7 @@ class LegalizedCall:
         element_type: "bfloat16" or "float16".
         dtype: "float8_e4m3fn", "float8_e5m2" or "float4_e2m1fn".
         axis: The quantized axis, negative or not.
-        scale_rule: "EMAX", "EMAX_ALT", "NKI" or "OCP_FLOOR"; one for a whole module.
+        scale_rule: "EMAX", "EMAX_ALT", "NKI" or "OCP_FLOOR", or `jax_mx`'s rule of that name; one for a whole module.
         operand: Name of the operand, which the function's input gets.
         data: Name of the data output.
         scale: Name of the scale output.
@@ -54,7 +55,7 @@ class LegalizedCall:
     element_type: str
     dtype: str
     axis: int = -1
-    scale_rule: str = "EMAX"
+    scale_rule: str | jax_mx.ScaleRule = "EMAX"
     operand: str = "x"
     data: str = "data"
     scale: str = "scale"
@@ -69,7 +70,7 @@ class LowerOptions:
         sbuf_budget: Bytes of each SBUF partition that may be used.
         columns_per_tile: Columns of the flattened array in one tile; chosen to fit the budget when None.
         pack_scales: Let up to four tiles share one scale buffer through pack offsets 0, 4, 8 and 12.
-        target: Architecture to lower for; "core_v4", also spelled "trn3".
+        target: Architecture to lower for; "core_v4", also spelled "trn3", or `Target.TRN3`.
     """
 
     sbuf_budget: int = field(default=CORE_V4.sbuf_usable)
@@ -79,7 +80,16 @@ class LowerOptions:
 
 
 def lower_calls(calls: Sequence[LegalizedCall], options: LowerOptions | None = None) -> Module:
-    """One module with a function per call, named "sg0000", "sg0001" and so on.
+    """Lowers legalized quantize calls to a program.
+
+    Args:
+        calls: The calls, such as `legalized_calls` returns; all of one scale rule, which is the module's.
+        options: Choices of the lowering; `LowerOptions()` when None.
+
+    Returns:
+        A module with a function per call, named "sg0000", "sg0001" and so on. A function takes the operand and gives
+        the data, u32 containers of four fp8 elements (u16 of four fp4 elements), K/4 along the quantized axis, and
+        the scales, u8, ceil(K/32) along it.
 
     Raises:
         BirLoweringError: A call or an option is not one the instruction can do, or a tile does not fit SBUF.
@@ -87,7 +97,8 @@ def lower_calls(calls: Sequence[LegalizedCall], options: LowerOptions | None = N
     options = options or LowerOptions()
     if options.target not in _TARGETS:
         raise BirLoweringError(f"target is {options.target}, wanted core_v4 (trn3): no other core has QuantizeMx")
-    rules = sorted({call.scale_rule for call in calls})
+    _check_options(options)
+    rules = sorted({rule_name(call.scale_rule, BirLoweringError) for call in calls})
     if len(rules) > 1:
         raise BirLoweringError(
             f"the calls ask for the scale rules {', '.join(rules)}; the rule is module-wide, wanted one"
@@ -121,6 +132,13 @@ def _lower_call(call: LegalizedCall, name: str, options: LowerOptions) -> Functi
     return Function(name, allocations, (Block("Block1", tuple(instructions)),))
 
 
+def _check_options(options: LowerOptions) -> None:
+    """Whether numbers fit is for the planning to say, which knows the array."""
+    for name, value in (("sbuf_budget", options.sbuf_budget), ("columns_per_tile", options.columns_per_tile)):
+        if not isinstance(value, int) and not (value is None and name == "columns_per_tile"):
+            raise BirLoweringError(f"{name} is {value!r}, wanted a whole number")
+
+
 def _checked_axis(call: LegalizedCall) -> int:
     rank = len(call.shape)
     if rank == 0 or any(size < 0 for size in call.shape):
@@ -135,7 +153,6 @@ def _checked_axis(call: LegalizedCall) -> int:
     for what, value, known in (
         ("element type", call.element_type, _SOURCES),
         ("dtype", call.dtype, _DATA),
-        ("scale rule", call.scale_rule, SCALE_RULES),
     ):
         if value not in known:
             raise BirLoweringError(f"{call.operand}: the {what} is {value}, wanted {' or '.join(known)}")

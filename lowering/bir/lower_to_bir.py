@@ -76,7 +76,13 @@ class LowerToBir:
         return 0
 
     def lower(self, module: Module) -> BirModule:
-        """Returns the verified program.
+        """Lowers the legalized quantize calls of a module.
+
+        Args:
+            module: A module that `LegalizeQuantizeMx` has rewritten; it is not changed.
+
+        Returns:
+            The verified program, with a function for each call in post order.
 
         Raises:
             LoweringError: With code MX016 when a call cannot be lowered with these options.

@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import Any
 
 from lowering.bir.dtypes import Dtype
+from lowering.bir.errors import BirError
 
 __all__ = [
     "DMA",
@@ -30,6 +31,7 @@ __all__ = [
     "Module",
     "OpaqueOperand",
     "Operand",
+    "chosen_function",
 ]
 
 Extra = Mapping[str, Any]
@@ -197,7 +199,15 @@ class Allocation:
 
 @dataclass(frozen=True)
 class Function:
-    """One function: its memory and its blocks."""
+    """One function: its memory and its blocks.
+
+    Attributes:
+        name: Unique in its module; `lower_calls` names them "sg0000", "sg0001" and so on.
+        allocations: Its tensors, in DRAM ("ExternalInput", "ExternalOutput", "Const") and in SBUF ("Internal").
+        blocks: Its instructions, in program order.
+        attributes: The compiler's attributes, kept as read.
+        extra: Unknown keys.
+    """
 
     name: str
     allocations: tuple[Allocation, ...]
@@ -217,10 +227,44 @@ class Function:
 
 @dataclass(frozen=True)
 class Module:
-    """A whole BIR program."""
+    """A whole BIR program.
+
+    Attributes:
+        functions: Its functions.
+        arch: The core it is for, such as "core_v4", which is trn3's.
+        version: Version of the format.
+        attributes: The compiler's attributes; "mx_scale_rule" names the scale rule where it is not EMAX.
+        extra: Unknown keys.
+    """
 
     functions: tuple[Function, ...]
     arch: str = "core_v4"
     version: int = 2
     attributes: Mapping[str, Any] = field(default_factory=lambda: {"neuron_core_id": 0})
     extra: Extra = field(default_factory=dict)
+
+
+def chosen_function(module: Module, function: Function | str | None, wrong: type[BirError]) -> Function:
+    """The function of a module that a caller means.
+
+    Args:
+        module: The program.
+        function: One of its functions, or the name of one; may be left out when there is one.
+        wrong: The error to raise.
+
+    Raises:
+        BirError: Of the class `wrong`, when there is no such function, or None leaves it open.
+    """
+    names = [item.name for item in module.functions]
+    known = ", ".join(names) or "none"
+    if isinstance(function, Function):
+        if function not in module.functions:
+            raise wrong(f"the function {function.name} is not one of the module's; it has {known}")
+        return function
+    if function is None:
+        if len(names) != 1:
+            raise wrong(f"the module has the functions {known}; say which one")
+        return module.functions[0]
+    if function not in names:
+        raise wrong(f"the module has no function {function}; it has {known}")
+    return module.functions[names.index(function)]

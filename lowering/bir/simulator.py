@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+import jax_mx
 from lowering.bir.access import Access, locations_of, resolve
 from lowering.bir.errors import SimulationError
 from lowering.bir.geometry import CORE_V4
@@ -28,7 +29,9 @@ from lowering.bir.program import (
     MemoryLocation,
     Module,
     Operand,
+    chosen_function,
 )
+from lowering.bir.scale_rules import rule_name
 from lowering.bir.verify import check
 
 __all__ = ["physical_scale", "simulate"]
@@ -38,8 +41,8 @@ def simulate(
     module: Module,
     inputs: Mapping[str, NDArray[np.generic]],
     *,
-    function: str | None = None,
-    scale_rule: str | None = None,
+    function: Function | str | None = None,
+    scale_rule: str | jax_mx.ScaleRule | None = None,
     allow_fp4: bool = False,
 ) -> dict[str, NDArray[np.unsignedinteger]]:
     """Runs one function and returns its outputs.
@@ -48,8 +51,9 @@ def simulate(
         module: The program; it is verified first.
         inputs: A value for every ExternalInput and Const tensor, by name: its shape, and its dtype or the unsigned
             integers of its bits, in any memory order and either byte order.
-        function: Which function to run; may be left out when there is one.
-        scale_rule: "EMAX", "EMAX_ALT", "NKI" or "OCP_FLOOR"; the module's own when None, else EMAX.
+        function: Which function to run, or its name; may be left out when there is one.
+        scale_rule: "EMAX", "EMAX_ALT", "NKI" or "OCP_FLOOR", or `jax_mx`'s rule of that name; the module's own when
+            None, else EMAX.
         allow_fp4: Accept fp4 output.
 
     Returns:
@@ -61,7 +65,7 @@ def simulate(
             may have in flight, or is none of the four above.
     """
     check(module, allow_fp4=allow_fp4)
-    chosen = _function(module, function)
+    chosen = chosen_function(module, function, SimulationError)
     rule = _rule(module, scale_rule)
     memory = Memory(chosen)
     _give_inputs(chosen, memory, inputs)
@@ -154,20 +158,9 @@ def _immediate_bits(name: str, value: Immediate) -> int:
     return int(number.view(f"<u{size}"))
 
 
-def _function(module: Module, name: str | None) -> Function:
-    names = [function.name for function in module.functions]
-    if name is None and len(names) != 1:
-        raise SimulationError(f"the module has the functions {', '.join(names) or 'none'}; say which one to run")
-    if name is not None and name not in names:
-        raise SimulationError(f"the module has no function {name}; it has {', '.join(names) or 'none'}")
-    return module.functions[0 if name is None else names.index(name)]
-
-
-def _rule(module: Module, name: str | None) -> ScaleRule:
-    chosen = module.attributes.get(SCALE_RULE_KEY, "EMAX") if name is None else name
-    if chosen not in SCALE_RULES:
-        raise SimulationError(f"the scale rule is {chosen}, wanted {', '.join(SCALE_RULES)}")
-    return SCALE_RULES[chosen]
+def _rule(module: Module, rule: str | jax_mx.ScaleRule | None) -> ScaleRule:
+    chosen = module.attributes.get(SCALE_RULE_KEY, "EMAX") if rule is None else rule
+    return SCALE_RULES[rule_name(chosen, SimulationError)]
 
 
 def _give_inputs(function: Function, memory: Memory, inputs: Mapping[str, NDArray[np.generic]]) -> None:

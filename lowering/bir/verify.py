@@ -28,11 +28,14 @@ RULES: dict[str, tuple[Roles, Sequence[Rule]]] = {
 
 
 def verify(module: Module, *, allow_fp4: bool = False) -> list[Violation]:
-    """Every violation in `module`, in program order; an empty list when there is none.
+    """Checks a program against the compiler's rules for each instruction, and against this package's for the whole.
 
     Args:
         module: The program.
         allow_fp4: Accept fp4 output, which the hardware definition refuses and the simulator computes.
+
+    Returns:
+        Every violation, in program order; an empty list when there is none.
     """
     violations: list[Violation] = []
     level = arch_level(module.arch)
@@ -51,7 +54,11 @@ def verify(module: Module, *, allow_fp4: bool = False) -> list[Violation]:
 
 
 def check(module: Module, *, allow_fp4: bool = False) -> None:
-    """Raises when `module` breaks a rule.
+    """Raises when a program breaks a rule; `verify` returns the violations instead.
+
+    Args:
+        module: The program.
+        allow_fp4: Accept fp4 output, which the hardware definition refuses and the simulator computes.
 
     Raises:
         VerificationError: With one line per violation.

@@ -16,7 +16,15 @@ from lowering.bir.access import AccessError, locations_of, resolve
 from lowering.bir.dtypes import BF16, E2M1_X4, E4M3_X4, E5M2_X4, F16, Dtype
 from lowering.bir.errors import EncodeError
 from lowering.bir.geometry import CORE_V4
-from lowering.bir.program import DVE, AccessPattern, Function, Instruction, MemoryLocation, Module
+from lowering.bir.program import (
+    DVE,
+    AccessPattern,
+    Function,
+    Instruction,
+    MemoryLocation,
+    Module,
+    chosen_function,
+)
 from lowering.bir.verify import check
 
 __all__ = ["WORD_BYTES", "EncodedProgram", "QuantizeMxWord", "decode", "encode", "encode_module", "word_of"]
@@ -111,7 +119,13 @@ class EncodedProgram:
 
 
 def encode(word: QuantizeMxWord) -> bytes:
-    """The 64 bytes of `word`.
+    """Encodes one instruction word.
+
+    Args:
+        word: The fields of a QuantizeMx.
+
+    Returns:
+        64 bytes, little-endian, as the published instruction format lays them out.
 
     Raises:
         EncodeError: A field does not fit its bytes or has a value the instruction does not know.
@@ -129,7 +143,13 @@ def encode(word: QuantizeMxWord) -> bytes:
 
 
 def decode(data: bytes) -> QuantizeMxWord:
-    """The fields of a 64-byte word; `encode` gives the same bytes back.
+    """Reads one instruction word.
+
+    Args:
+        data: 64 bytes.
+
+    Returns:
+        The fields; `encode` gives the same bytes back.
 
     Raises:
         EncodeError: `data` is not a QuantizeMx word.
@@ -206,15 +226,26 @@ def word_of(
 
 
 def encode_module(
-    module: Module, function: Function, *, saturate: bool = True, allow_fp4: bool = False
+    module: Module, function: Function | str | None = None, *, saturate: bool = True, allow_fp4: bool = False
 ) -> EncodedProgram:
-    """The words of the vector engine (DVE) in `function`, in program order.
+    """The words of the vector engine (DVE) in one function, in program order.
+
+    Args:
+        module: The program; it is verified first.
+        function: Which function to encode, or its name; may be left out when there is one.
+        saturate: The module's fp8 saturation setting; False sets a bit in every header.
+        allow_fp4: Accept fp4 output.
+
+    Returns:
+        64 bytes for each QuantizeMx, and the names of those and of the engine's other instructions, whose encoding is
+        not known.
 
     Raises:
         VerificationError: `module` breaks a rule.
-        EncodeError: A QuantizeMx has no encoding.
+        EncodeError: `function` is not one of the module's, or a QuantizeMx has no encoding.
     """
     check(module, allow_fp4=allow_fp4)
+    function = chosen_function(module, function, EncodeError)
     places = locations_of(function)
     mine = [instruction for instruction in function.instructions() if instruction.engine == DVE.name]
     known = [instruction for instruction in mine if instruction.opcode == "QuantizeMx"]

@@ -1,6 +1,9 @@
 """Every form in which modules are passed around is recognised by content, and a round trip keeps what can be kept."""
 
+import io
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -43,6 +46,26 @@ def test_form_is_recognised_and_read(form: InputForm) -> None:
     result = mx_opt("-", "--passes=legalize-quantize-mx", "--emit=stablehlo", stdin=data)
     assert (result.status, result.stderr) == (0, "")
     assert result.text.count("@QuantizeMX_bf16_e4m3fn(") == 1
+
+
+def test_text_and_bytearrays_are_read() -> None:
+    for data in (stablehlo(), bytearray(stablehlo().encode())):
+        assert recognise(data) is InputForm.STABLEHLO_TEXT
+        assert write_module(read_module(data), Format.STABLEHLO_TEXT) == write_module(
+            read_module(stablehlo().encode()), Format.STABLEHLO_TEXT
+        )
+
+
+@pytest.mark.parametrize("data", [Path("model.hlo"), None, 7, ["HloModule"], io.BytesIO(b"HloModule m")])
+def test_what_is_no_content_is_refused(data: Any) -> None:
+    for use in (read_module, recognise):
+        with pytest.raises(TypeError, match=f"data is a {type(data).__name__}, wanted bytes or str: the module itself"):
+            use(data)
+
+
+def test_half_a_surrogate_pair_is_unreadable() -> None:
+    with pytest.raises(LoweringError, match="MX001"):
+        read_module("HloModule \ud800")
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -174,7 +174,7 @@ GOOD = LegalizedCall((4, 64), "bfloat16", "float8_e4m3fn")
         ),
         (
             LegalizedCall((4,), "bfloat16", "float8_e5m2", scale_rule="CEIL"),
-            "x: the scale rule is CEIL, wanted EMAX or EMAX_ALT or NKI or OCP_FLOOR",
+            "the scale rule is CEIL; wanted EMAX, EMAX_ALT, NKI, OCP_FLOOR or jax_mx's rule of that name",
         ),
         (
             LegalizedCall((4,), "bfloat16", "float8_e5m2", operand="data"),

@@ -272,7 +272,11 @@ def test_the_rule_given_wins_over_the_modules() -> None:
             "input x is float16[4, 32], wanted bfloat16[4, 32] or its bits as uint16",
         ),
         ({"x": BITS}, {"function": "main"}, "the module has no function main; it has sg0000"),
-        ({"x": BITS}, {"scale_rule": "CEIL"}, "the scale rule is CEIL, wanted EMAX, EMAX_ALT, NKI, OCP_FLOOR"),
+        (
+            {"x": BITS},
+            {"scale_rule": "CEIL"},
+            "the scale rule is CEIL; wanted EMAX, EMAX_ALT, NKI, OCP_FLOOR or jax_mx's rule of that name",
+        ),
     ],
 )
 def test_arguments_that_do_not_fit(inputs: dict[str, np.ndarray], options: dict[str, str], message: str) -> None:
@@ -282,7 +286,7 @@ def test_arguments_that_do_not_fit(inputs: dict[str, np.ndarray], options: dict[
 
 
 def test_one_function_of_several_must_be_named() -> None:
-    with pytest.raises(SimulationError, match="the module has the functions sg0000, sg0001; say which one to run"):
+    with pytest.raises(SimulationError, match="the module has the functions sg0000, sg0001; say which one"):
         simulate(lower_calls([CALL, CALL]), {"x": BITS})
 
 
