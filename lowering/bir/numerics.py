@@ -18,7 +18,6 @@ __all__ = ["SCALE_RULES", "ScaleRule", "quantize_tile"]
 
 U8 = NDArray[np.uint8]
 U16 = NDArray[np.uint16]
-U32 = NDArray[np.uint32]
 F32 = NDArray[np.float32]
 
 _BLOCK_ROWS = 8
@@ -113,6 +112,25 @@ def quantize_tile(source: U16, source_dtype: Dtype, data_dtype: Dtype, rule: Sca
     return (flat if fmt.bits == 8 else _pack_nibbles(flat)), scale
 
 
+@dataclass(frozen=True)
+class _Blocks:
+    """What is known of some blocks whose largest exponents are those of NaN or Inf.
+
+    Attributes:
+        wide: Their elements, float32[g, 8, f].
+        largest: Bits of the largest magnitude of each, uint16[g, f/4].
+        scale: Their scales, int32[g, f/4].
+        special: Which of them hold a NaN or an Inf, bool[g, f/4].
+        nan_above: Bits of Inf in the source format; a NaN's are larger.
+    """
+
+    wide: F32
+    largest: U16
+    scale: NDArray[np.int32]
+    special: NDArray[np.bool_]
+    nan_above: int
+
+
 def _quantize_chunk(source: U16, is_bf16: bool, fmt: _Format, rule: ScaleRule) -> tuple[U8, U8]:
     """Codes uint8[g, 8, f] and scales uint8[g, f/4] of source uint16[g, 8, f]."""
     largest = _block_max(source & np.uint16(0x7FFF))
@@ -126,7 +144,8 @@ def _quantize_chunk(source: U16, is_bf16: bool, fmt: _Format, rule: ScaleRule) -
     negative = source >> 15 != 0
     special = exponent == 255
     if special.any():
-        _fix_special(codes, negative, wide, scale, special, fmt, rule, is_bf16, largest)
+        blocks = _Blocks(wide, largest, scale, special, nan_above=0x7F80 if is_bf16 else 0x7C00)
+        _fix_special(codes, negative, blocks, fmt, rule)
     codes |= negative.view(np.uint8) * np.uint8(fmt.sign)
     return codes, scale.astype(np.uint8)
 
@@ -162,27 +181,17 @@ def _narrow(value: F32, fmt: _Format) -> U8:
     return np.minimum(codes, np.uint32(fmt.largest)).astype(np.uint8)
 
 
-def _fix_special(
-    codes: U8,
-    negative: NDArray[np.bool_],
-    wide: F32,
-    scale: NDArray[np.int32],
-    special: NDArray[np.bool_],
-    fmt: _Format,
-    rule: ScaleRule,
-    is_bf16: bool,
-    largest: U16,
-) -> None:
-    """Sets what a NaN or an Inf does to its block: in place on `codes`, `negative` and `scale`."""
-    nan = np.isnan(wide)
+def _fix_special(codes: U8, negative: NDArray[np.bool_], blocks: _Blocks, fmt: _Format, rule: ScaleRule) -> None:
+    """Sets what a NaN or an Inf does to its block: in place on `codes`, `negative` and the blocks' scales."""
+    scale, nan = blocks.scale, np.isnan(blocks.wide)
     codes[nan] = 0
     # A scale of 254 has the multiplier +0.0, and Inf * 0 is the default NaN, whose sign bit is set.
     vanished = np.repeat(scale == 254, 4, axis=1)[:, None, :]
-    default_nan = vanished & np.isinf(wide)
+    default_nan = vanished & np.isinf(blocks.wide)
     codes[default_nan] = 0
     negative |= default_nan
     if rule.nan_scale:
-        nan_block = special & (largest > (0x7F80 if is_bf16 else 0x7C00))
+        nan_block = blocks.special & (blocks.largest > blocks.nan_above)
         scale[nan_block] = 0xFF
         in_nan_block = np.broadcast_to(np.repeat(nan_block, 4, axis=1)[:, None, :], codes.shape)
         codes[in_nan_block] = 0
