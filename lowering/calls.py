@@ -6,7 +6,7 @@ rules that judge a call and the table that shows it need no IR.
 
 import enum
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -146,13 +146,57 @@ class Call:
         return self.signature.shapes
 
 
+@dataclass(slots=True)
+class _FoundCalls:
+    """What this file has found out about a module, which it asks of the IR once.
+
+    Attributes:
+        signatures: Signatures by what the calls say.
+        by_target: Custom calls and composites by target, while the module stays the same.
+        matches: Calls that a pass has matched and not yet rewritten, by the pass's name.
+    """
+
+    signatures: dict[Any, Signature] = field(default_factory=dict)
+    by_target: dict[str, list[Any]] | None = None
+    matches: dict[str, list[Call]] = field(default_factory=dict)
+
+
+def _found(module: Module) -> _FoundCalls:
+    if module._found_calls is None:
+        module._found_calls = _FoundCalls()
+    found: _FoundCalls = module._found_calls
+    return found
+
+
+def _by_target(module: Module) -> dict[str, list[Any]]:
+    found = _found(module)
+    if found.by_target is None:
+        found.by_target = {}
+        for op in module.operations_named(CUSTOM_CALL, COMPOSITE):
+            found.by_target.setdefault(target_of(op), []).append(op)
+    return found.by_target
+
+
+def targets(module: Module) -> set[str]:
+    """Returns the targets of all custom calls and composites."""
+    return set(_by_target(module))
+
+
 def match(module: Module, target: str) -> list[Call]:
     """Returns the calls of exactly this target in post order, whatever their spelling."""
-    if module.calls_by_target is None:
-        module.calls_by_target = {}
-        for op in module.operations_named(CUSTOM_CALL, COMPOSITE):
-            module.calls_by_target.setdefault(target_of(op), []).append(op)
-    return [describe(module, op) for op in module.calls_by_target.get(target, ())]
+    return [describe(module, op) for op in _by_target(module).get(target, ())]
+
+
+def match_ahead(module: Module, target: str, owner: str) -> list[Call]:
+    """Matches, and keeps the calls until the pass named `owner` takes them: matching twice takes time."""
+    calls = _found(module).matches[owner] = match(module, target)
+    return calls
+
+
+def take_matches(module: Module, target: str, owner: str) -> list[Call]:
+    """Returns the calls that were kept for a pass, and keeps them no longer; matches now when there are none."""
+    kept = _found(module).matches.pop(owner, None)
+    return match(module, target) if kept is None else kept
 
 
 def target_of(op: Any) -> str:
@@ -174,9 +218,10 @@ def describe(module: Module, op: Any) -> Call:
     metadata = _metadata(op) if any(isinstance(t, ir.TupleType) for t in operand_types) else None
     said = tuple([attributes.get(name) for name in _SAYING_ATTRIBUTES])
     key = (op.name, operand_types, result_types, scale_rule, metadata, said)
-    signature: Signature | None = module.signatures.get(key)
+    signatures = _found(module).signatures
+    signature = signatures.get(key)
     if signature is None:
-        signature = module.signatures[key] = _signature(op, operand_types, result_types, scale_rule, metadata)
+        signature = signatures[key] = _signature(op, operand_types, result_types, scale_rule, metadata)
     return Call(op, module, signature)
 
 

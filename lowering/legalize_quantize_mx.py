@@ -15,7 +15,7 @@ bodies and branches (this project's decision: an export for several platforms pu
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from lowering.calls import QUANTIZE_TARGET, Call, Spelling, match
+from lowering.calls import QUANTIZE_TARGET, Call, Spelling, match_ahead, take_matches
 from lowering.diagnostics import Diagnostic
 from lowering.module import Module
 from lowering.options import check_options
@@ -52,14 +52,12 @@ class LegalizeQuantizeMx:
 
     def diagnose(self, module: Module) -> list[Diagnostic]:
         """Returns every violation of every call."""
-        calls = module.matches[self.name] = match(module, QUANTIZE_TARGET)
+        calls = match_ahead(module, QUANTIZE_TARGET, self.name)
         return [d for call in calls for d in self._check(call)]
 
     def rewrite(self, module: Module) -> int:
         """Replaces every call; returns how many."""
-        calls = module.matches.pop(self.name, None)
-        if calls is None:
-            calls = match(module, QUANTIZE_TARGET)
+        calls = take_matches(module, QUANTIZE_TARGET, self.name)
         composites = {decomposition_of(call.op) for call in calls if call.spelling is Spelling.COMPOSITE}
         count = legalize(module, calls, self._legalized)
         remove_decompositions(module, composites)

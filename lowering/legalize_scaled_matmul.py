@@ -14,7 +14,7 @@ order is this project's decision); a list that the configuration lacks is empty.
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from lowering.calls import SCALED_DOT_TARGET, Call, match
+from lowering.calls import SCALED_DOT_TARGET, Call, match_ahead, take_matches
 from lowering.diagnostics import Diagnostic
 from lowering.module import Module
 from lowering.options import check_options
@@ -45,14 +45,12 @@ class LegalizeScaledMatmul:
 
     def diagnose(self, module: Module) -> list[Diagnostic]:
         """Returns every violation of every call."""
-        calls = module.matches[self.name] = match(module, SCALED_DOT_TARGET)
+        calls = match_ahead(module, SCALED_DOT_TARGET, self.name)
         return [d for call in calls for d in check_scaled_dot(call)] if self.validate else []
 
     def rewrite(self, module: Module) -> int:
         """Replaces every call; returns how many."""
-        calls = module.matches.pop(self.name, None)
-        if calls is None:
-            calls = match(module, SCALED_DOT_TARGET)
+        calls = take_matches(module, SCALED_DOT_TARGET, self.name)
         return legalize(module, calls, _legalized)
 
 

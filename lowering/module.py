@@ -30,10 +30,6 @@ class Module:
         located: False when the input was text without locations: those that the parser made up from the text's lines
             serve messages and are not written out as if they were the user's.
         changed: True once a pass has rewritten something.
-        signatures: What `lowering.calls` has found out about calls, by what they say.
-        calls_by_target: Custom calls and composites by target, once `lowering.calls` has looked for them and while the
-            module stays the same.
-        matches: Calls that a pass has matched and not yet rewritten, by the pass's name: matching twice takes time.
     """
 
     name: str
@@ -42,10 +38,8 @@ class Module:
     hlo_proto: bytes | None = None
     located: bool = True
     changed: bool = False
-    signatures: dict[Any, Any] = field(default_factory=dict, repr=False)
-    calls_by_target: dict[str, list[Any]] | None = field(default=None, repr=False)
-    matches: dict[str, Any] = field(default_factory=dict, repr=False)
-    _ssa_names: Any = field(default=None, repr=False)
+    _ssa_names: Any = field(default=None, init=False, repr=False, compare=False)
+    _found_calls: Any = field(default=None, init=False, repr=False, compare=False)  # lowering.calls keeps it
 
     def operations_named(self, *names: str) -> list[Any]:
         """Returns the operations with one of these names in post order, taken now, so that they may be rewritten."""
@@ -68,8 +62,9 @@ class Module:
     def mark_changed(self) -> None:
         """Records that operations were rewritten: HLO is made from StableHLO from now on."""
         self.changed = True
-        self.calls_by_target = None
         self._ssa_names = None
+        if self._found_calls is not None:
+            self._found_calls.by_target = None
 
     def clone(self) -> "Module":
         """Returns an independent copy in the same context."""
