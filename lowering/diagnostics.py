@@ -29,13 +29,13 @@ MX_CODES: dict[str, str] = {
     "MX008": "an expected diagnostic did not come, or an unexpected one did",
     "MX009": "an input array does not fit the module",
     "MX010": "a near miss: almost an MX call, and no pass will touch it",
-    "MX011": "results differ",
     "MX012": "jaxlib stopped the process",
     "MX013": "the element format of a scaled matmul is not one of the two it knows",
     "MX014": "a call is legal",
     "MX015": "an HLO signature with nested tuples is flattened",
     "MX016": "a call cannot be lowered to BIR",
     "MX017": "an option or argument has a value that it cannot have",
+    "MX018": "a module has no calls to lower to BIR, so that the program is empty",
 }
 """This project's own codes, each with what it means. The contract's codes are documented with their rules."""
 

@@ -17,12 +17,16 @@ from lowering.bir.lower import LowerOptions, lower_calls
 from lowering.bir.program import Module as BirModule
 from lowering.bir.tiling import MAX_COLUMNS
 from lowering.bir.verify import check
-from lowering.diagnostics import Diagnostic, error
+from lowering.calls import QUANTIZE_TARGET, targets
+from lowering.diagnostics import Diagnostic, Severity, error
 from lowering.module import Module
 from lowering.options import check_options
 from lowering.rules import Target
 
 __all__ = ["BIR_JSON", "LowerToBir"]
+
+NOTHING_TO_LOWER = "MX018"
+"""Code of a module without calls to lower."""
 
 BIR_JSON = "bir-json"
 """The `--emit` form of a BIR program."""
@@ -67,8 +71,17 @@ class LowerToBir:
         check_options(self)
 
     def diagnose(self, module: Module) -> list[Diagnostic]:
-        """Returns nothing: what this pass lowers is made by the passes before it, which validate it."""
-        return []
+        """Returns a warning when the module has no quantize call; calls are validated by the passes before this one."""
+        if any(target.partition("_")[0] == QUANTIZE_TARGET for target in targets(module)):
+            return []
+        return [
+            Diagnostic(
+                severity=Severity.WARNING,
+                code=NOTHING_TO_LOWER,
+                cause=f"{module.name} has no {QUANTIZE_TARGET} call, so the program is empty",
+                resolution="give a module with such calls; mx-opt explain shows what almost is one",
+            )
+        ]
 
     def rewrite(self, module: Module) -> int:
         """Checks that the module can be lowered and changes nothing. Raises LoweringError with code MX016."""

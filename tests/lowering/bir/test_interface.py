@@ -10,7 +10,7 @@ import pytest
 import jax_mx
 import lowering
 from lowering import bir
-from tests.lowering.tools import stablehlo
+from tests.lowering.tools import mx_opt, stablehlo
 
 CALL = bir.LegalizedCall((4, 32), "bfloat16", "float8_e4m3fn")
 X = np.random.default_rng(1).standard_normal((4, 32)).astype(ml_dtypes.bfloat16)
@@ -141,3 +141,14 @@ def test_draw_function_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(importlib, "import_module", absent)
     with pytest.raises(bir.BirError, match=r"pictures need matplotlib.*install jax-mx\[draw\]"):
         bir.draw_function(PROGRAM.functions[0], ".svg")
+
+
+@pytest.mark.parametrize("passes", ["lower-to-bir", "legalize-quantize-mx,lower-to-bir"])
+def test_a_module_without_calls_gives_a_warning(passes: str) -> None:
+    text = "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> { return %x : tensor<2xf32> }"
+    result = mx_opt("-", f"--passes={passes}", "--emit=bir-json", stdin=text.encode())
+    assert result.status == 0
+    assert bir.from_json(result.text).functions == ()
+    assert result.stderr.startswith("[WARNING] [MX018] <stdin> has no QuantizeMX call, so the program is empty - ")
+    other = mx_opt("-", "--passes=legalize-quantize-mx,lower-to-bir", "--emit=bir-json", stdin=stablehlo().encode())
+    assert (other.status, other.stderr) == (0, "")
