@@ -16,7 +16,8 @@ NATIVE = pathlib.Path("jax_mx", "_native")
 INCLUDE = pathlib.Path(jaxlib.__file__).parent / "include"
 KERNELS = [str(NATIVE / name) for name in ("quantize.cc", "dequantize.cc")]
 HEADERS = [str(path) for path in sorted(NATIVE.glob("*.h"))]
-FLAGS = ["-std=c++17", "-O3", "-g0", "-fvisibility=hidden", "-ffp-contract=off", "-pthread"]
+# -fwrapv: lanes whose result a select throws away may overflow.
+FLAGS = ["-std=c++17", "-O3", "-g0", "-fvisibility=hidden", "-ffp-contract=off", "-fwrapv", "-pthread"]
 
 # Instruction set: bytes of its registers, and the compiler's flags for it. `dispatch.h` asks for the same features.
 PORTABLE: dict[str, tuple[int, list[str]]] = {"portable": (16, [])}
