@@ -1,6 +1,8 @@
 """`MXArray`s in `.npz` files and in orbax checkpoints keep their bytes and their metadata."""
 
+import contextlib
 import pathlib
+import zipfile
 from typing import Any
 
 import jax
@@ -11,6 +13,7 @@ import pytest
 
 import jax_mx
 from jax_mx import MXArray, checkpoint
+from tests.errors import assert_blames_the_caller
 
 X = jax.random.normal(jax.random.key(0), (4, 64, 8), jnp.bfloat16)
 OWN_RULE = jax_mx.ScaleRule("MINE", headroom_8bit=1, headroom_4bit=1, min_scale=0, propagate_nan=True)
@@ -51,6 +54,85 @@ def test_npz_round_trip(tmp_path: pathlib.Path) -> None:
     with np.load(path, allow_pickle=False) as file:  # numpy alone reads the parts
         assert np.array_equal(file["w.data"], arrays()["w"].data)
         assert np.array_equal(file["w.scale"], arrays()["w"].scale)
+
+
+NAMES = ("file", "allow_pickle", "x.npy", "a/b", "größe", "")
+
+
+def test_npz_keeps_every_name_and_byte_order(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "model.npz"
+    saved: dict[str, Any] = {name: np.arange(3) + i for i, name in enumerate(NAMES)}
+    saved |= {f"big {kind}": np.arange(6).reshape(2, 3).astype(f">{kind}") for kind in ("f4", "i2", "u8", "c8", "f2")}
+    saved["mask"] = np.array([True, False])
+    checkpoint.save_npz(path, saved)
+    loaded = checkpoint.load_npz(path)
+    assert loaded.keys() == saved.keys()
+    with np.load(path, allow_pickle=False) as file:
+        for name, want in saved.items():
+            assert loaded[name].dtype == want.dtype and np.array_equal(loaded[name], want), name
+            assert np.array_equal(file[name], want), name
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (np.array(["a", "b"]), "dtype <U1 for 'v'"),
+        (np.array([b"a"]), r"dtype \|S1 for 'v'"),
+        (np.str_("a"), "dtype <U1 for 'v'"),
+        (np.array(["2026-01-01"], "datetime64[D]"), r"dtype datetime64\[D\] for 'v'"),
+        (np.zeros(2, "timedelta64"), "dtype timedelta64 for 'v'"),
+        (np.zeros(2, [("a", "f4"), ("b", "i4")]), r"dtype \[\('a', '<f4'\), \('b', '<i4'\)\] for 'v'"),
+        (jax.random.key(0), r"dtype key<fry> for 'v', want numbers or booleans; jax\.random\.key_data"),
+    ],
+)
+def test_npz_refuses_what_is_no_number(value: Any, text: str, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(TypeError, match=f"^arrays: got {text}"):
+        checkpoint.save_npz(tmp_path / "model.npz", {"ok": np.zeros(3), "v": value})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("saved", "error", "text"),
+    [
+        ({"x": np.zeros(1), "x.npy": np.ones(1)}, ValueError, "got members named 'x' and 'x.npy'"),
+        ({"__jax_mx__.npy": np.ones(1)}, ValueError, "got members named '__jax_mx__' and '__jax_mx__.npy'"),
+        ({"__jax_mx__": np.ones(1)}, ValueError, "got two members named '__jax_mx__'"),
+        ({"a\0b": np.ones(1)}, ValueError, r"got 'a\x00b' as a name"),
+        ({"\ud800": np.ones(1)}, ValueError, r"got '\ud800' as a name"),
+        ({3: np.ones(1)}, TypeError, "got 3 as a name, want strings"),
+        ([np.ones(1)], TypeError, "got list, want a mapping from names to arrays"),
+    ],
+)
+def test_npz_refuses_names_that_it_would_lose(
+    saved: Any, error: type[Exception], text: str, tmp_path: pathlib.Path
+) -> None:
+    assert_blames_the_caller(lambda: checkpoint.save_npz(tmp_path / "model.npz", saved), error, f"arrays: {text}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_npz_names_the_target_in_a_missing_directory(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "none" / "model.npz"
+    with pytest.raises(FileNotFoundError) as caught:
+        checkpoint.save_npz(path, arrays())
+    assert caught.value.filename == str(path)
+
+
+def test_npz_of_another_kind_or_damaged_is_a_checkpoint_error(tmp_path: pathlib.Path) -> None:
+    array = tmp_path / "x.npy"
+    np.save(array, np.zeros(3))
+    with pytest.raises(checkpoint.CheckpointError, match=r"x\.npy: not a valid npz file"):
+        checkpoint.load_npz(array)
+    path = tmp_path / "model.npz"
+    checkpoint.save_npz(path, {"w": arrays()["w"], "b": np.arange(3)})
+    whole = path.read_bytes()
+    for at in range(0, len(whole), 3):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        with contextlib.suppress(checkpoint.CheckpointError):  # what numpy and zip have no use for may change
+            checkpoint.load_npz(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("notes.txt", "no array")
+    with pytest.raises(checkpoint.CheckpointError, match="not a valid npz file"):
+        checkpoint.load_npz(path)
 
 
 def test_npz_errors(tmp_path: pathlib.Path) -> None:
