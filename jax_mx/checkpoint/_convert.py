@@ -17,7 +17,7 @@ from jax_mx._compat import api_boundary
 from jax_mx.checkpoint._atomic import replacing
 from jax_mx.checkpoint._conventions import StoredWeight, find_weights
 from jax_mx.checkpoint._converted import METADATA_KEY, ConvertedWeight, FileMetadata, Layout
-from jax_mx.checkpoint._metadata import ArrayMetadata
+from jax_mx.checkpoint._metadata import VERSION, ArrayMetadata
 from jax_mx.checkpoint._reader import containers_of
 from jax_mx.checkpoint._safetensors import (
     DTYPES,
@@ -127,7 +127,7 @@ def convert(
 def _metadata_text(weights: list[StoredWeight], layout: Layout, offset: int) -> str:
     # What rule and dtype a published weight was quantized from, no checkpoint says.
     arrays = {w.name: ArrayMetadata(w.format.name, -1, "bfloat16", None) for w in weights}
-    return msgspec.json.encode(FileMetadata(1, layout, offset, arrays)).decode()
+    return msgspec.json.encode(FileMetadata(VERSION, layout, offset, arrays)).decode()
 
 
 def _weight_outputs(file: SafetensorsFile, weight: StoredWeight, layout: Layout, offset: int) -> list[_Output]:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from jax_mx._mx_array import MXArray
-from jax_mx.checkpoint._metadata import ArrayMetadata, restore, restore_rule
+from jax_mx.checkpoint._metadata import ArrayMetadata, check_version, restore, restore_rule
 from jax_mx.checkpoint._safetensors import CheckpointError, SafetensorsFile
 from jax_mx.checkpoint._tiles import from_tiles
 
@@ -63,8 +63,22 @@ class ConvertedWeight:
         """Name of the tensor of scale bytes."""
         return f"{self.name}.scale"
 
-    def restore(self, data: Any, scale: Any) -> MXArray:
-        """The weight from its tensors."""
+    def read(self, file: SafetensorsFile) -> MXArray:
+        """Reads the weight.
+
+        Raises:
+            CheckpointError: its tensors are not what the metadata says.
+        """
+        data, scale = file.array(self.codes), file.array(self.scales)
+        try:
+            return self._restore(data, scale)
+        except (TypeError, ValueError) as e:
+            raise CheckpointError(
+                f"{file.path}: {self.name}: its tensors {self.codes!r} and {self.scales!r} are not what its metadata "
+                f"'{METADATA_KEY}' says: {e}"
+            ) from None
+
+    def _restore(self, data: Any, scale: Any) -> MXArray:
         if self.layout is Layout.LOGICAL:
             return restore(data, scale, self.metadata)
         return from_tiles(
@@ -81,12 +95,13 @@ def read_converted(file: SafetensorsFile) -> list[ConvertedWeight] | None:
     """The weights of a converted file; None when `convert` did not write it.
 
     Raises:
-        CheckpointError: its metadata cannot be read, or a weight's tensor is missing.
+        CheckpointError: its metadata cannot be read or is of another version, or a weight's tensor is missing.
     """
     text = file.metadata.get(METADATA_KEY)
     if text is None:
         return None
     try:
+        check_version(text, file.path)
         metadata = msgspec.json.decode(text, type=FileMetadata)
     except msgspec.DecodeError as e:
         raise CheckpointError(f"{file.path}: its metadata '{METADATA_KEY}' is not what convert writes: {e}") from None

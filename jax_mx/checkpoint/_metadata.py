@@ -7,6 +7,29 @@ import msgspec
 
 from jax_mx._mx_array import MXArray
 from jax_mx._scale_rule import ScaleRule
+from jax_mx.checkpoint._safetensors import CheckpointError
+
+VERSION = 1
+"""The version of what files say of themselves, npz and converted safetensors files alike."""
+
+
+class _Versioned(msgspec.Struct):
+    """The one field that every version has, whatever else it may have."""
+
+    version: int
+
+
+def check_version(text: str | bytes, path: object) -> None:
+    """Refuses the JSON metadata of a file of another version than this package writes.
+
+    Raises:
+        CheckpointError: it is of another version.
+        msgspec.DecodeError: it says of no version.
+    """
+    version = msgspec.json.decode(text, type=_Versioned).version
+    if version != VERSION:
+        written = ": a newer jax_mx wrote it" if version > VERSION else ""
+        raise CheckpointError(f"{path}: got version {version} of its metadata, want {VERSION}{written}")
 
 
 class RuleMetadata(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -17,7 +17,7 @@ import numpy as np
 from jax_mx._compat import api_boundary
 from jax_mx._mx_array import MXArray
 from jax_mx.checkpoint._atomic import replacing
-from jax_mx.checkpoint._metadata import ArrayMetadata, describe, restore
+from jax_mx.checkpoint._metadata import VERSION, ArrayMetadata, check_version, describe, restore
 from jax_mx.checkpoint._safetensors import CheckpointError
 
 _HEADER = "__jax_mx__"
@@ -59,7 +59,7 @@ def save_npz(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
         raise TypeError(f"arrays: got {type(arrays).__name__}, want a mapping from names to arrays")
     path = Path(path)
     members: dict[str, np.ndarray[Any, Any]] = {}
-    header = _Header(1, {}, {})
+    header = _Header(VERSION, {}, {})
 
     def add(name: str, array: np.ndarray[Any, Any]) -> None:
         if name in members or name == _HEADER:
@@ -134,7 +134,7 @@ def load_npz(path: str | os.PathLike[str]) -> dict[str, Any]:
         numpy arrays and `MXArray`s by name.
 
     Raises:
-        CheckpointError: the file is not one that `save_npz` wrote.
+        CheckpointError: the file is not one that `save_npz` wrote, or a newer version of it did.
         OSError: it cannot be read.
     """
     content = io.BytesIO(Path(path).read_bytes())  # past this line an OSError could only be damage
@@ -147,6 +147,7 @@ def load_npz(path: str | os.PathLike[str]) -> dict[str, Any]:
     if encoded is None:
         raise CheckpointError(f"{path}: got no member {_HEADER}, want a file that save_npz wrote")
     try:
+        check_version(encoded.tobytes(), path)
         header = msgspec.json.decode(encoded.tobytes(), type=_Header)
         loaded: dict[str, Any] = {
             name: restore(members.pop(f"{name}.data"), members.pop(f"{name}.scale"), metadata)
@@ -154,6 +155,8 @@ def load_npz(path: str | os.PathLike[str]) -> dict[str, Any]:
         }
         for name, dtype in header.dtypes.items():
             loaded[name] = members.pop(name).view(getattr(ml_dtypes, dtype))
+    except CheckpointError:
+        raise
     except (msgspec.DecodeError, KeyError, AttributeError, TypeError, ValueError) as e:
         raise CheckpointError(f"{path}: its members are not what its header says: {e}") from None
     return loaded | members

@@ -62,6 +62,7 @@ class Checkpoint:
             tensor.
 
         Raises:
+            CheckpointError: its tensors are not what the file's metadata says, or are of an unknown dtype.
             KeyError: there is none of this name.
             ValueError: a row slice would cut through blocks.
         """
@@ -80,7 +81,7 @@ class Checkpoint:
 
 def _read_weight(file: SafetensorsFile, weight: StoredWeight | ConvertedWeight, rows: slice | None) -> MXArray:
     if isinstance(weight, ConvertedWeight):
-        array = weight.restore(file.array(weight.codes), file.array(weight.scales))
+        array = weight.read(file)
         return array if rows is None else array[rows]
     if rows is not None and len(weight.shape) < 2:
         raise ValueError(f"rows: got {rows} for {weight.name} of shape {weight.shape}, want None: it has one axis")
@@ -129,7 +130,7 @@ def load(path: str | os.PathLike[str]) -> dict[str, MXArray | np.ndarray[Any, An
         `MXArray`s and, for all other tensors, numpy arrays, by name.
 
     Raises:
-        CheckpointError: as `open_checkpoint` does.
+        CheckpointError: as `open_checkpoint` and `Checkpoint.read` do.
         ImportError: as `open_checkpoint` does.
         OSError: as `open_checkpoint` does.
     """

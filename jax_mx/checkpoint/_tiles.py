@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jax_mx._check import check_dtype, check_rule
+from jax_mx._check import check_array, check_container_dtype, check_rule
 from jax_mx._compat import api_boundary
 from jax_mx._formats import BLOCK_SIZE, LANES, DTypeLike, as_format
 from jax_mx._mx_array import MXArray
@@ -79,8 +79,8 @@ def from_tiles(
         ValueError: shapes do not fit each other, or `offset` is none of 0, 4, 8 and 12.
     """
     fmt = as_format(format)
-    check_dtype("data.dtype", data.dtype, (fmt.container_dtype,))
-    check_dtype("scale.dtype", scale.dtype, (np.dtype(np.uint8),))
+    data = check_container_dtype("data", data, fmt)
+    scale = check_array("scale", scale, (np.dtype(np.uint8),))
     check_offset(offset)
     if rule is not None:
         check_rule(rule)

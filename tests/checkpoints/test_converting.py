@@ -191,6 +191,46 @@ def test_damaged_metadata_is_an_error(model: pathlib.Path, tmp_path: pathlib.Pat
         checkpoint.load(path)
 
 
+@pytest.mark.parametrize("layout", ["logical", "tile"])
+@pytest.mark.parametrize(
+    ("name", "damage", "text"),
+    [
+        ("head.data", lambda x: x.astype(np.int32), "data: got dtype int32, want uint32"),
+        ("head.scale", lambda x: x.astype(np.int16), "scale: got dtype int16, want uint8"),
+        ("head.scale", lambda x: x[:-1], r"got shape"),
+        ("head.data", lambda x: x[None], r"got shape"),
+    ],
+)
+def test_tensors_that_are_not_what_the_metadata_says(
+    tmp_path: pathlib.Path, layout: str, name: str, damage: Any, text: str
+) -> None:
+    model, good, path = (tmp_path / f"{stem}.safetensors" for stem in ("model", "good", "damaged"))
+    save_file({"head": CODES.view(ml_dtypes.float8_e4m3fn), "head_scale": CODE_SCALES}, model)
+    checkpoint.convert(model, good, layout=layout)
+    with safe_open(good, "np") as file:
+        metadata = file.metadata()
+    save_file({**load_file(good), name: damage(load_file(good)[name])}, path, metadata=metadata)
+    wanted = rf"damaged\.safetensors: head: its tensors 'head\.data' and 'head\.scale' are not .*{text}"
+    with pytest.raises(checkpoint.CheckpointError, match=wanted):
+        checkpoint.load(path)
+    with pytest.raises(checkpoint.CheckpointError, match=wanted):
+        checkpoint.open_checkpoint(path).read("head", slice(0, 1))
+
+
+@pytest.mark.parametrize(("version", "why"), [(2, ": a newer jax_mx wrote it"), (0, "")])
+def test_another_version_is_an_error(model: pathlib.Path, version: int, why: str) -> None:
+    good, path = model.with_name("good.safetensors"), model.with_name("other.safetensors")
+    checkpoint.convert(model, good)
+    with safe_open(good, "np") as file:
+        text = file.metadata()["jax_mx"]
+    # Whatever else another version says must not hide which one it is.
+    text = text.replace('"version":1', f'"version":{version},"more":[3]')
+    save_file(load_file(_without_8bit_floats(good)), path, metadata={"jax_mx": text})
+    with pytest.raises(checkpoint.CheckpointError) as caught:
+        checkpoint.load(path)
+    assert str(caught.value) == f"{path}: got version {version} of its metadata, want 1{why}"
+
+
 def test_tile_functions_refuse_what_does_not_fit() -> None:
     x = MXArray.quantize(jax.random.normal(jax.random.key(1), (64, 64)).astype("bfloat16"))
     with pytest.raises(ValueError, match=r"array: got shape \[64, 64\], want \[\.\.\., N, K\] quantized along K"):
@@ -203,8 +243,12 @@ def test_tile_functions_refuse_what_does_not_fit() -> None:
     data, scale = checkpoint.to_tiles(wide.T)
     with pytest.raises(ValueError, match=r"data and scale: got shapes \(32, 128\) and \(31, 128\)"):
         checkpoint.from_tiles(data, scale[:31], "float8_e4m3fn")
-    with pytest.raises(TypeError, match=r"data\.dtype: got uint32, want uint16"):
+    with pytest.raises(TypeError, match="data: got dtype uint32, want uint16"):
         checkpoint.from_tiles(data, scale, "float4_e2m1fn")
+    with pytest.raises(TypeError, match="data: got list, want an array of dtype uint32"):
+        checkpoint.from_tiles([1], scale, "float8_e4m3fn")
+    with pytest.raises(TypeError, match="scale: got list, want an array of dtype uint8"):
+        checkpoint.from_tiles(data, [1], "float8_e4m3fn")
 
 
 def test_the_command(model: pathlib.Path, tmp_path: pathlib.Path) -> None:

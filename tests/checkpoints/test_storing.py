@@ -1,6 +1,7 @@
 """`MXArray`s in `.npz` files and in orbax checkpoints keep their bytes and their metadata."""
 
 import contextlib
+import json
 import pathlib
 import zipfile
 from typing import Any
@@ -133,6 +134,20 @@ def test_npz_of_another_kind_or_damaged_is_a_checkpoint_error(tmp_path: pathlib.
         archive.writestr("notes.txt", "no array")
     with pytest.raises(checkpoint.CheckpointError, match="not a valid npz file"):
         checkpoint.load_npz(path)
+
+
+def test_npz_of_another_version_is_an_error(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "model.npz"
+    checkpoint.save_npz(path, arrays())
+    with np.load(path) as file:
+        members = {name: file[name] for name in file.files}
+    header = json.loads(members["__jax_mx__"].tobytes())
+    assert header["version"] == 1
+    newer = json.dumps(header | {"version": 3, "more": {}}).encode()
+    np.savez(path, **(members | {"__jax_mx__": np.frombuffer(newer, np.uint8)}))
+    with pytest.raises(checkpoint.CheckpointError) as caught:
+        checkpoint.load_npz(path)
+    assert str(caught.value) == f"{path}: got version 3 of its metadata, want 1: a newer jax_mx wrote it"
 
 
 def test_npz_errors(tmp_path: pathlib.Path) -> None:
