@@ -52,6 +52,7 @@ def _lower_default(ctx: Any, x: Any, **params: Any) -> Any:
 
 
 def _lower_custom_call(ctx: Any, x: Any, *, fmt: ElementFormat, rule: ScaleRule, axis: int) -> Any:
+    _shardy.check_partitioner(ctx, QUANTIZE_TARGET)
     (aval,) = ctx.avals_in
     if axis < aval.ndim - 2:
         moved = mlir.lower_fun(_quantize_along_last_axis, multiple_results=True)

@@ -33,7 +33,8 @@ def lowering_mode(mode: Mode) -> contextlib.AbstractContextManager[None]:
             "neuron", to a native kernel on the CPU where `jax_mx.config` allows it, and to plain operations elsewhere.
             "inline" lowers to plain operations everywhere. "custom_call" lowers to the custom calls everywhere, so
             that they can be looked at; no other platform than "neuron" can run them. What a call cannot say, such as
-            a product of mixed formats, is an error under "custom_call" and plain operations under "auto".
+            a product of mixed formats, is an error under "custom_call" and plain operations under "auto". A custom
+            call in a module of several devices is an error where `jax_use_shardy_partitioner` is off.
 
     Returns:
         A context manager.

@@ -84,6 +84,7 @@ def _lower_default(ctx: Any, *operands: Any, **params: Any) -> Any:
 
 
 def _lower_custom_call(ctx: Any, *operands: Any, **params: Any) -> Any:
+    _shardy.check_partitioner(ctx, SCALED_DOT_TARGET)
     lhs, _, rhs, _ = ctx.avals_in
     if lhs.ndim < 2 or rhs.ndim < 2:
         return mlir.lower_fun(_multiply_as_matrices, multiple_results=False)(ctx, *operands, **params)

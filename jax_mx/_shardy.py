@@ -109,11 +109,31 @@ def is_partitioned(ctx: Any) -> bool:
 
     The body of a `shard_map` over all axes of its mesh is none: it is written for one shard.
     """
+    return uses_shardy() and _has_several_devices(ctx)
+
+
+def _has_several_devices(ctx: Any) -> bool:
     axes = ctx.module_context.axis_context
     manual = getattr(axes, "manual_axes", None)
     if manual is not None:
-        return uses_shardy() and set(manual) != set(axes.mesh.axis_names)
-    return uses_shardy() and getattr(axes, "num_devices", None) not in (None, 1)
+        return set(manual) != set(axes.mesh.axis_names)
+    return getattr(axes, "num_devices", None) not in (None, 1)
+
+
+def check_partitioner(ctx: Any, target: str) -> None:
+    """Refuses a custom call in a module that GSPMD would partition.
+
+    It would ask for shardings that nobody can give it. An error in its callback ends the process, so this one is
+    raised when the module is lowered, even if nothing in it is sharded.
+
+    Raises:
+        ValueError: Shardy is off and the module is for several devices.
+    """
+    if not uses_shardy() and _has_several_devices(ctx):
+        raise ValueError(
+            f"jax_use_shardy_partitioner: got False for a module of several devices with the custom call {target}, "
+            "want True: only Shardy can shard it"
+        )
 
 
 def attach(ctx: Any, op: Any, rule: ShardingRule) -> None:

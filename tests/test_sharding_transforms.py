@@ -1,5 +1,6 @@
 """Sharding inside transformations, and what a module says of it before it is compiled."""
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -99,6 +100,50 @@ def test_a_call_that_another_frontend_wrote_is_refused_by_name() -> None:
 def lowered_text(x: Any, **options: Any) -> str:
     function = jax.jit(lambda x: jax_mx.quantize_mx(x, **options))
     return function.trace(x).lower(lowering_platforms=("neuron",)).as_text()
+
+
+@pytest.fixture
+def gspmd() -> Iterator[None]:
+    jax.config.update("jax_use_shardy_partitioner", False)
+    yield
+    jax.config.update("jax_use_shardy_partitioner", True)
+
+
+@pytest.mark.parametrize("spec", [("d", None), (None, None)])
+@pytest.mark.parametrize(
+    ("call", "target"),
+    [
+        (jax_mx.quantize_mx, "QuantizeMX"),
+        (lambda x: jax_mx.quantize_mx(x[..., None, None], axis=1), "QuantizeMX"),
+        (
+            lambda x: jax_mx.scaled_matmul_mx(*[x.view(jnp.uint32), jnp.zeros((64, 8), jnp.uint8)] * 2),
+            "__op$block_scaled_dot",
+        ),
+    ],
+)
+def test_without_shardy_a_custom_call_is_an_error(
+    gspmd: None, call: Callable[..., Any], target: str, spec: tuple[str | None, ...]
+) -> None:
+    """XLA would end the process when it compiles the module."""
+    x = put(jnp.zeros((64, 128), jnp.bfloat16), mesh(8), *spec)
+    with jax_mx.lowering_mode("custom_call"), pytest.raises(ValueError) as caught:
+        jax.jit(call).lower(x)
+    assert str(caught.value) == (
+        f"jax_use_shardy_partitioner: got False for a module of several devices with the custom call {target}, "
+        "want True: only Shardy can shard it"
+    )
+
+
+def test_without_shardy_other_modules_are_lowered(gspmd: None) -> None:
+    x = random_bits(64, 128)
+    sharded = put(x, mesh(8), "d", None)
+    assert_quantized(jax.jit(jax_mx.quantize_mx)(sharded), x)
+    local = jax.shard_map(
+        jax_mx.quantize_mx, mesh=mesh(8), in_specs=PartitionSpec("d"), out_specs=PartitionSpec("d"), check_vma=False
+    )
+    for call, argument in ((jax_mx.quantize_mx, x), (local, sharded)):
+        with jax_mx.lowering_mode("custom_call"):
+            assert "@QuantizeMX" in jax.jit(call).lower(argument).as_text()
 
 
 def test_only_a_partitioned_module_has_a_rule() -> None:
