@@ -92,18 +92,18 @@ FORMATS = (FLOAT8_E4M3FN, FLOAT8_E5M2, FLOAT4_E2M1FN)
 """Every element format, in the order the docs list them."""
 
 
-def as_format(dtype: DTypeLike) -> ElementFormat:
-    """The format that `dtype` names.
+def as_format(value: DTypeLike, argument: str = "dtype") -> ElementFormat:
+    """The format that `value`, given as `argument`, names.
 
     Raises:
-        TypeError: dtype is not one of the element formats.
+        TypeError: it is not one of the element formats.
     """
-    name = _dtype_name(dtype)
+    name = _dtype_name(value)
     for fmt in FORMATS:
         if fmt.name == name:
             return fmt
     wanted = ", ".join(fmt.name for fmt in FORMATS)
-    raise TypeError(f"dtype: got {name or dtype!r}, want an MX element format, one of {wanted}")
+    raise TypeError(f"{argument}: got {name or value!r}, want an MX element format, one of {wanted}")
 
 
 def _dtype_name(dtype: DTypeLike) -> str | None:

@@ -71,7 +71,7 @@ class MXArray:
             TypeError: an argument is of another type.
             ValueError: `axis` is out of range, or the shape of `scale` does not belong to `data`.
         """
-        fmt = as_format(format)
+        fmt = as_format(format, "format")
         data = check_container_dtype("data", data, fmt)
         scale = check_array("scale", scale, SCALE_DTYPES)
         axis = check_axis(axis, data.shape)
@@ -120,15 +120,20 @@ class MXArray:
             ValueError: `axis` is out of range or its length is not a multiple of 4.
         """
         x = check_array("x", x, OUT_DTYPES)
+        fmt = as_format(format, "format")
         quantizable = x.astype(jnp.bfloat16) if x.dtype == jnp.float32 else x
-        data, scale = quantize_mx(quantizable, format, axis=axis, rule=rule)
-        return cls(data, scale, format, axis=axis, rule=rule, dtype=x.dtype)
+        data, scale = quantize_mx(quantizable, fmt.name, axis=axis, rule=rule)
+        return cls(data, scale, fmt.name, axis=axis, rule=rule, dtype=x.dtype)
 
     @api_boundary
     def dequantize(self, dtype: DTypeLike | None = None) -> jax.Array:
-        """The values as an array of the logical dtype, or of `dtype`: float32 (exact), bfloat16 or float16."""
-        dtype = self.dtype if dtype is None else dtype
-        return dequantize_mx(self.data, self.scale, self.format, axis=self.axis, out_dtype=dtype)
+        """The values as an array of the logical dtype, or of `dtype`: float32 (exact), bfloat16 or float16.
+
+        Raises:
+            TypeError: `dtype` is none of these.
+        """
+        out_dtype = self.dtype if dtype is None else check_dtype("dtype", dtype, OUT_DTYPES)
+        return dequantize_mx(self.data, self.scale, self.format, axis=self.axis, out_dtype=out_dtype)
 
     @property
     def axis(self) -> int:

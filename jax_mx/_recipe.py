@@ -45,10 +45,7 @@ class MXRecipe:
 def _format_of(field: str, value: Any) -> ElementFormat:
     if isinstance(value, ElementFormat):
         return value
-    try:
-        return as_format(value)
-    except TypeError as e:
-        raise TypeError(f"{field}: {str(e).removeprefix('dtype: ')}") from None
+    return as_format(value, field)
 
 
 MXFP8 = MXRecipe()

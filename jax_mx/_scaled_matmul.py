@@ -101,7 +101,7 @@ def check_format_pair(dtype: Any) -> tuple[ElementFormat, ElementFormat]:
     if isinstance(dtype, tuple | list):
         if len(dtype) != 2:
             raise TypeError(f"dtype: got {len(dtype)} formats, want one, or two, of lhs and rhs")
-        return as_format(dtype[0]), as_format(dtype[1])
+        return as_format(dtype[0], "dtype[0]"), as_format(dtype[1], "dtype[1]")
     fmt = as_format(dtype)
     return fmt, fmt
 

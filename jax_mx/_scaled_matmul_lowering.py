@@ -74,7 +74,7 @@ def _lower(ctx: Any, *operands: Any, auto: bool, **params: Any) -> Any:
     if current_mode() == "auto":
         return _lower_inline(ctx, *operands, **params)
     raise ValueError(
-        f"dtype: got {lhs_fmt} and {rhs_fmt}, which the {SCALED_DOT_TARGET} call cannot name; "
+        f"element formats: got {lhs_fmt} and {rhs_fmt}, which the {SCALED_DOT_TARGET} call cannot name; "
         "want float8_e4m3fn or float8_e5m2 on both sides"
     )
 

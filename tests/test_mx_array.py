@@ -12,7 +12,7 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 import jax_mx
-from jax_mx import MXArray
+from jax_mx import MXArray, checkpoint
 from tests import reference
 
 X = jax.random.normal(jax.random.key(0), (3, 8, 64), jnp.bfloat16)
@@ -241,6 +241,10 @@ CASES: list[tuple[str, Any, type[Exception], str]] = [
     ("scale", lambda: MXArray(mx().data, mx().scale[..., :1], "float8_e4m3fn"), ValueError, "scale: got shape (3, 8, 1), want (3, 8, 2)"),
     ("axis", lambda: MXArray(mx().data, mx().scale, "float8_e4m3fn", axis=3), ValueError, "axis: got 3, want one in [-3, 3)"),
     ("rule", lambda: MXArray(mx().data, mx().scale, "float8_e4m3fn", rule="EMAX"), TypeError, "rule: got 'EMAX', want a jax_mx.ScaleRule"),
+    ("format", lambda: MXArray(mx().data, mx().scale, "float8"), TypeError, "format: got 'float8', want an MX element format"),
+    ("quantize_format", lambda: MXArray.quantize(mx().dequantize(), "fp8"), TypeError, "format: got 'fp8', want an MX element format"),
+    ("tiles_format", lambda: checkpoint.from_tiles(mx().data, mx().scale, "mxfp8"), TypeError, "format: got 'mxfp8', want an MX element format"),
+    ("dequantize_dtype", lambda: mx().dequantize("bf16"), TypeError, "dtype: got bf16, want float32 or bfloat16 or float16"),
     ("dtype", lambda: MXArray(mx().data, mx().scale, "float8_e4m3fn", dtype="int8"), TypeError, "dtype: got int8, want float32"),
     ("source", lambda: MXArray.quantize(X.astype(jnp.int32)), TypeError, "x: got dtype int32, want float32 or bfloat16 or float16"),
 ]  # fmt: skip

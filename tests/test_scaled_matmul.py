@@ -266,7 +266,10 @@ def test_formats_that_the_call_cannot_name(formats: tuple[str, str]) -> None:
         return jax_mx.scaled_matmul_mx(*operands, formats)
 
     assert custom_calls(for_neuron(multiply, *operands)) == []
-    with jax_mx.lowering_mode("custom_call"), pytest.raises(ValueError, match=r"dtype: got .*, which the __op.* call"):
+    with (
+        jax_mx.lowering_mode("custom_call"),
+        pytest.raises(ValueError, match=r"^element formats: got .*, which the __op.* call"),
+    ):
         jax.jit(multiply).lower(*operands)
 
 
@@ -299,6 +302,7 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("container", lambda: jax_mx.scaled_matmul_mx(*A, *B, F4), TypeError, "lhs_data: got dtype uint32, want uint16"),
     ("formats", lambda: jax_mx.scaled_matmul_mx(*A, *B, (E4, F4)), TypeError, "rhs_data: got dtype uint32, want uint16"),
     ("three", lambda: jax_mx.scaled_matmul_mx(*A, *B, (E4, E4, E4)), TypeError, "dtype: got 3 formats, want one, or two"),
+    ("of_a_pair", lambda: jax_mx.scaled_matmul_mx(*A, *B, (E4, "float8")), TypeError, "dtype[1]: got 'float8', want an MX element format"),
     ("dtype", lambda: jax_mx.scaled_matmul_mx(*A, *B, "float8"), TypeError, "dtype: got 'float8', want an MX element format"),
     ("scale_dtype", lambda: jax_mx.scaled_matmul_mx(A[0], A[0], *B), TypeError, "lhs_scale: got dtype uint32, want uint8 or float8_e8m0fnu"),
     ("scale_shape", lambda: jax_mx.scaled_matmul_mx(*A, B[0], B[1].T, dimension_numbers=MATMUL), ValueError, "rhs_scale: got shape (4, 2), want (2, 4)"),

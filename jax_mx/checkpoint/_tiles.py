@@ -78,7 +78,7 @@ def from_tiles(
         TypeError: an argument is of another type.
         ValueError: shapes do not fit each other, or `offset` is none of 0, 4, 8 and 12.
     """
-    fmt = as_format(format)
+    fmt = as_format(format, "format")
     data = check_container_dtype("data", data, fmt)
     scale = check_array("scale", scale, (np.dtype(np.uint8),))
     check_offset(offset)

@@ -43,6 +43,7 @@ def unpack_tree(tree: Any) -> Any:
         The tree with its `MXArray`s.
 
     Raises:
+        TypeError: a packed array's containers or scale bytes are of another dtype than its metadata says.
         ValueError: a packed array's metadata cannot be read, or does not fit its arrays.
     """
     return jax.tree.map(lambda node: _unpack(node) if _is_packed(node) else node, tree, is_leaf=_is_packed)
