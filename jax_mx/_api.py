@@ -63,7 +63,7 @@ def quantize_mx(
         scale: scale_dtype[..., ceil(K/32), ...].
 
     Raises:
-        TypeError: `x`, `dtype`, `rule` or `scale_dtype` is of another type.
+        TypeError: `x`, `dtype`, `axis`, `block_size`, `rule` or `scale_dtype` is of another type.
         ValueError: `axis` is out of range, its length is not a multiple of 4, `block_size` is not 32, or shards split
             blocks over an explicit axis of a mesh.
     """

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jax_mx._formats import BLOCK_SIZE, LANES, DTypeLike, ElementFormat
+from jax_mx._integers import check_integer
 from jax_mx._scale_rule import ScaleRule
 
 SOURCE_DTYPES = (jnp.dtype(jnp.bfloat16), jnp.dtype(jnp.float16))
@@ -30,7 +31,21 @@ def check_array(name: str, value: Any, dtypes: tuple[np.dtype[Any], ...]) -> jax
         raise TypeError(f"{name}: got dtype {value.dtype}, want {wanted}")
     if len(value.shape) == 0:
         raise ValueError(f"{name}: got a scalar, want an array of rank 1 or more")
-    return jnp.asarray(value)
+    return as_array(name, value)
+
+
+def as_array(name: str, value: Any) -> jax.Array:
+    """`value` as a jax array, if it holds values.
+
+    Raises:
+        TypeError: it has none: it only describes an array, or is none at all.
+    """
+    if not hasattr(value, "dtype") or not hasattr(value, "shape"):
+        raise TypeError(f"{name}: got {type(value).__name__}, want an array")
+    try:
+        return jnp.asarray(value)
+    except TypeError:
+        raise TypeError(f"{name}: got {type(value).__name__}, which has no values, want an array") from None
 
 
 def check_dtype(name: str, value: DTypeLike, dtypes: tuple[np.dtype[Any], ...]) -> np.dtype[Any]:
@@ -70,10 +85,10 @@ def check_block_size(block_size: Any) -> None:
     """Refuses every block size but 32.
 
     Raises:
+        TypeError: no integer.
         ValueError: any other.
     """
-    if block_size != BLOCK_SIZE:
-        raise ValueError(f"block_size: got {block_size!r}, want {BLOCK_SIZE}, the only one MX formats have")
+    check_integer("block_size", block_size, (BLOCK_SIZE,), ", the only one MX formats have")
 
 
 def check_rule(rule: Any) -> ScaleRule:

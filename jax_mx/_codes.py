@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax_mx._check import check_array, check_axis, check_container_dtype, check_multiple_of_lanes
 from jax_mx._compat import api_boundary
 from jax_mx._formats import LANES, DTypeLike, ElementFormat, as_format
+from jax_mx._integers import check_integer
 from jax_mx._layout import pack_containers, permute_lanes, unpack_containers
 
 
@@ -28,14 +29,14 @@ def pack_x4(codes: Any, dtype: DTypeLike, axis: int = -1, *, lane_stride: int = 
         uint32[..., K/4, ...], or uint16 for 4-bit formats.
 
     Raises:
-        TypeError: `codes` is not uint8, or `dtype` no element format.
+        TypeError: `codes` is not uint8, `dtype` no element format, or another argument no integer.
         ValueError: K, `axis`, `lane_stride` or `parity` is out of its range.
     """
     fmt = as_format(dtype)
     codes = check_array("codes", codes, (jnp.dtype(jnp.uint8),))
     axis = check_axis(axis, codes.shape)
     check_multiple_of_lanes("codes", codes.shape, axis)
-    _check_lanes(fmt, codes.shape[axis], lane_stride, parity)
+    lane_stride, parity = _check_lanes(fmt, codes.shape[axis], lane_stride, parity)
     if fmt.bits == 4:
         codes = codes & 0xF
     return pack_containers(permute_lanes(codes, axis, lane_stride, parity), fmt, axis)
@@ -56,19 +57,19 @@ def unpack_x4(data: Any, dtype: DTypeLike, axis: int = -1, *, lane_stride: int =
         uint8[..., K, ...], one code a byte.
 
     Raises:
-        TypeError: `data` is not of the format's container dtype, or `dtype` no element format.
+        TypeError: `data` is not of the format's container dtype, `dtype` no element format, or another argument no
+            integer.
         ValueError: `axis`, `lane_stride` or `parity` is out of its range.
     """
     fmt = as_format(dtype)
     data = check_container_dtype("data", data, fmt)
     axis = check_axis(axis, data.shape)
-    _check_lanes(fmt, data.shape[axis] * LANES, lane_stride, parity)
+    lane_stride, parity = _check_lanes(fmt, data.shape[axis] * LANES, lane_stride, parity)
     return permute_lanes(unpack_containers(data, fmt, axis), axis, lane_stride, parity)
 
 
-def _check_lanes(fmt: ElementFormat, length: int, lane_stride: Any, parity: Any) -> None:
-    if parity not in (0, 1):
-        raise ValueError(f"parity: got {parity!r}, want 0 or 1")
+def _check_lanes(fmt: ElementFormat, length: int, lane_stride: Any, parity: Any) -> tuple[int, int]:
+    parity = check_integer("parity", parity, (0, 1))
     try:
         stride = operator.index(lane_stride)
     except TypeError:
@@ -83,3 +84,4 @@ def _check_lanes(fmt: ElementFormat, length: int, lane_stride: Any, parity: Any)
             f"lane_stride and parity: got {stride} and {parity} for {fmt.name}, want 0 and 1: "
             "only 4-bit codes share a byte"
         )
+    return stride, parity

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -99,19 +100,28 @@ def compare_rules(x: Any, dtype: DTypeLike = "float8_e4m3fn", *, axis: int = -1)
         The comparison; `print` it, or see `jax_mx.plot`.
 
     Raises:
-        TypeError: an argument is of another type.
-        ValueError: `axis` is out of range, its length is not a multiple of 4, or no block is free of NaN and Inf.
+        TypeError: an argument is of another type, or `x` is traced.
+        ValueError: `axis` is out of range, its length is not a multiple of 4, `x` is empty, or no block is free
+            of NaN and Inf.
     """
     fmt = as_format(dtype)
     x = check_array("x", x, OUT_DTYPES)
+    if isinstance(x, jax.core.Tracer):
+        raise TypeError("x: got a traced array, want one with values: call compare_rules outside jax.jit and the like")
     axis = check_axis(axis, x.shape)
     check_multiple_of_lanes("x", x.shape, axis)
+    if x.size == 0:
+        raise ValueError(f"x: got shape {x.shape}, want one or more elements")
     values = x.astype(jnp.bfloat16) if x.dtype == jnp.float32 else x
     last = jnp.moveaxis(values, axis, -1)
     blocks, real = _blocks(np.asarray(last, np.float64))
     finite = np.isfinite(blocks).all(axis=-1)
     if not finite.any():
-        raise ValueError(f"x: got shape {x.shape} with {len(blocks)} blocks, want one without NaN and Inf, or more")
+        rounded = ", after rounding float32 to bfloat16" if x.dtype == jnp.float32 else ""
+        raise ValueError(
+            f"x: got a NaN or Inf in every one of the {len(blocks)} blocks of {BLOCK_SIZE}{rounded}, want a block of "
+            "finite values, or more"
+        )
     rows = []
     for rule in SCALE_RULES:
         elements, scale = _by_our_rule(last, fmt, rule)

@@ -6,7 +6,10 @@ different bytes under different settings, and golden data is worthless without t
 
 import dataclasses
 
+import numpy as np
+
 from jax_mx._formats import ElementFormat
+from jax_mx._integers import check_integer
 
 SCALE_NAN = 0xFF
 """The E8M0 byte that OCP reserves for NaN."""
@@ -29,6 +32,7 @@ class ScaleRule:
             other elements zero. Otherwise each NaN becomes a zero of its sign.
 
     Raises:
+        TypeError: a field is of another type.
         ValueError: a field is out of range.
     """
 
@@ -39,10 +43,14 @@ class ScaleRule:
     propagate_nan: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise TypeError(f"name: got {self.name!r}, want a string")
+        # Kept as Python's own types: kernels and stored metadata take no others.
         for field in ("headroom_8bit", "headroom_4bit", "min_scale"):
-            value = getattr(self, field)
-            if value not in (0, 1):
-                raise ValueError(f"{field}: got {value!r}, want 0 or 1")
+            object.__setattr__(self, field, check_integer(field, getattr(self, field), (0, 1)))
+        if not isinstance(self.propagate_nan, bool | np.bool_):
+            raise TypeError(f"propagate_nan: got {self.propagate_nan!r}, want True or False")
+        object.__setattr__(self, "propagate_nan", bool(self.propagate_nan))
 
     def exponent_offset(self, fmt: ElementFormat) -> int:
         """What is subtracted from the block's largest exponent field."""

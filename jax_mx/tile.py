@@ -8,6 +8,7 @@ containers and scale bytes of both views are the same numbers at the same indice
 """
 
 import math
+import operator
 from typing import Any
 
 import jax
@@ -16,9 +17,10 @@ import numpy as np
 from jax import lax
 
 from jax_mx._api import quantize_mx
-from jax_mx._check import SCALE_DTYPES, SOURCE_DTYPES, check_array, check_axis, check_multiple_of_lanes
+from jax_mx._check import SCALE_DTYPES, SOURCE_DTYPES, as_array, check_array, check_axis, check_multiple_of_lanes
 from jax_mx._compat import api_boundary
 from jax_mx._formats import BLOCK_SIZE, LANES, DTypeLike
+from jax_mx._integers import check_integer
 from jax_mx._scale_rule import EMAX, ScaleRule
 
 PARTITIONS = (32, 64, 96, 128)
@@ -76,7 +78,7 @@ def from_logical(x: Any, *, axis: int = -1) -> jax.Array:
         TypeError: `x` is no array.
         ValueError: `axis` is out of range or its length is not a multiple of 4.
     """
-    x = _check_any_array("x", x)
+    x = as_array("x", x)
     axis = check_axis(axis, x.shape)
     check_multiple_of_lanes("x", x.shape, axis)
     length = x.shape[axis]
@@ -98,11 +100,11 @@ def to_logical(tile: Any, shape: tuple[int, ...], *, axis: int = -1) -> jax.Arra
         An array of `shape`.
 
     Raises:
-        TypeError: `tile` is no array.
+        TypeError: `tile` is no array, or `shape` no sequence of integers.
         ValueError: `axis` is out of range or `shape` does not belong to the tile.
     """
-    tile = _check_any_array("tile", tile)
-    shape = tuple(shape)
+    tile = as_array("tile", tile)
+    shape = _check_shape(shape)
     axis = check_axis(axis, shape)
     check_multiple_of_lanes("shape", shape, axis)
     moved = (shape[axis], *shape[:axis], *shape[axis + 1 :])
@@ -159,7 +161,7 @@ def scale_from_physical(physical: Any, offset: int = 0) -> jax.Array:
         [P/8, F/4] of the same dtype.
 
     Raises:
-        TypeError: `physical` is of another type.
+        TypeError: an argument is of another type.
         ValueError: `offset` or the shape is none of these.
     """
     physical = check_array("physical", physical, SCALE_DTYPES)
@@ -170,8 +172,7 @@ def scale_from_physical(physical: Any, offset: int = 0) -> jax.Array:
 
 
 def _physical_rows(scale_shape: tuple[int, ...], offset: int) -> np.ndarray:
-    if offset not in PACK_OFFSETS:
-        raise ValueError(f"offset: got {offset!r}, want one of {PACK_OFFSETS}")
+    offset = check_integer("offset", offset, PACK_OFFSETS)
     counts = tuple(partitions * LANES // BLOCK_SIZE for partitions in PARTITIONS)
     if len(scale_shape) != 2 or scale_shape[0] not in counts:
         raise ValueError(f"scale: got shape {scale_shape}, want [P/8, F/4] with P/8 one of {counts}")
@@ -186,7 +187,11 @@ def _check_tile_shape(name: str, shape: tuple[int, ...]) -> None:
         )
 
 
-def _check_any_array(name: str, value: Any) -> jax.Array:
-    if not hasattr(value, "dtype") or not hasattr(value, "shape"):
-        raise TypeError(f"{name}: got {type(value).__name__}, want an array")
-    return jnp.asarray(value)
+def _check_shape(shape: Any) -> tuple[int, ...]:
+    try:
+        lengths = tuple(operator.index(length) for length in shape)
+    except TypeError:
+        raise TypeError(f"shape: got {shape!r}, want a sequence of integers") from None
+    if any(length < 0 for length in lengths):
+        raise ValueError(f"shape: got {lengths}, want no negative length")
+    return lengths

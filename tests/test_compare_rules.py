@@ -1,5 +1,7 @@
 """`compare_rules`: its numbers by hand, torchao's modes to the bit, the table, the picture and `mx-opt rules`."""
 
+# ruff: noqa: E501 - a table reads best a row a line
+
 import json
 import math
 import pathlib
@@ -117,7 +119,12 @@ def test_the_table_names_rules_and_who_uses_them() -> None:
     [
         (lambda: jax_mx.compare_rules(jnp.ones((4, 30))), ValueError, "x: got length 30 along axis 1"),
         (lambda: jax_mx.compare_rules(jnp.ones((4, 32), int)), TypeError, "x: got dtype int32, want float32"),
-        (lambda: jax_mx.compare_rules(jnp.full((1, 32), jnp.nan)), ValueError, "x: got shape (1, 32) with 1 blocks"),
+        (lambda: jax_mx.compare_rules(jnp.full((1, 32), jnp.nan)), ValueError, "x: got a NaN or Inf in every one of the 1 blocks of 32, after rounding float32 to bfloat16, want a block of finite"),
+        (lambda: jax_mx.compare_rules(jnp.full((2, 64), 3.4e38)), ValueError, "x: got a NaN or Inf in every one of the 4 blocks of 32, after rounding"),
+        (lambda: jax_mx.compare_rules(jnp.full((1, 32), jnp.inf, jnp.float16)), ValueError, "x: got a NaN or Inf in every one of the 1 blocks of 32, want"),
+        (lambda: jax_mx.compare_rules(jnp.ones((0, 32))), ValueError, "x: got shape (0, 32), want one or more elements"),
+        (lambda: jax_mx.compare_rules(jnp.ones((4, 0))), ValueError, "x: got shape (4, 0), want one or more elements"),
+        (lambda: jax.jit(jax_mx.compare_rules)(jnp.ones((4, 32))), TypeError, "x: got a traced array, want one with values"),
         (lambda: jax_mx.compare_rules(jnp.ones((4, 32)), "float8"), TypeError, "dtype: got 'float8'"),
         (lambda: jax_mx.compare_rules(jnp.ones((4, 32)), axis=2), ValueError, "axis: got 2"),
     ],

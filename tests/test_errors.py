@@ -2,6 +2,7 @@
 
 # ruff: noqa: E501 - a table reads best a row a line
 
+import dataclasses
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import jax_mx
+import jax_mx.checkpoint
 from tests.errors import assert_blames_the_caller
 
 X = jnp.ones((4, 64), jnp.bfloat16)
@@ -43,6 +45,21 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("block_size", lambda: jax_mx.quantize_mx(X, block_size=16), ValueError, "block_size: got 16, want 32"),
     ("rule", lambda: jax_mx.quantize_mx(X, rule="NKI"), TypeError, "rule: got 'NKI', want a jax_mx.ScaleRule"),
     ("scale_dtype", lambda: jax_mx.quantize_mx(X, scale_dtype=jnp.int8), TypeError, "scale_dtype: got int8, want uint8 or float8_e8m0fnu"),
+    ("no_values", lambda: jax_mx.quantize_mx(jax.ShapeDtypeStruct((4, 64), jnp.bfloat16)), TypeError, "x: got ShapeDtypeStruct, which has no values, want an array"),
+    ("no_values_tile", lambda: jax_mx.tile.from_logical(jax.ShapeDtypeStruct((4, 64), jnp.int8)), TypeError, "x: got ShapeDtypeStruct, which has no values"),
+    ("no_values_data", lambda: jax_mx.dequantize_mx(jax.typeof(DATA), SCALE, E4), TypeError, "data: got ShapedArray, which has no values"),
+    ("block_size_array", lambda: jax_mx.quantize_mx(X, block_size=np.array([32, 32])), TypeError, "block_size: got array([32, 32]), want 32"),
+    ("block_size_float", lambda: jax_mx.fake_quantize_mx(X, block_size=32.0), TypeError, "block_size: got 32.0, want 32"),
+    ("parity_array", lambda: jax_mx.pack_x4(CODES, "float4_e2m1fn", parity=np.array([0, 1])), TypeError, "parity: got array([0, 1]), want 0 or 1"),
+    ("parity_traced", lambda: jax.jit(lambda p: jax_mx.unpack_x4(DATA, E4, parity=p))(1), TypeError, "parity: got JitTracer("),
+    ("offset_float", lambda: jax_mx.tile.scale_to_physical(SCALE, offset=4.0), TypeError, "offset: got 4.0, want one of (0, 4, 8, 12)"),
+    ("offset_from_physical", lambda: jax_mx.tile.scale_from_physical(jnp.zeros((32, 4), jnp.uint8), "4"), TypeError, "offset: got '4', want one of (0, 4, 8, 12)"),
+    ("offset_to_tiles", lambda: jax_mx.checkpoint.to_tiles(jax_mx.MXArray(DATA, SCALE, E4), 4.0), TypeError, "offset: got 4.0, want one of"),
+    ("offset_from_tiles", lambda: jax_mx.checkpoint.from_tiles(DATA, DATA.astype(jnp.uint8), E4, offset=[0]), TypeError, "offset: got [0], want one of"),
+    ("offset_convert", lambda: jax_mx.checkpoint.convert("in", "out", layout="tile", offset=4.0), TypeError, "offset: got 4.0, want one of"),
+    ("to_logical_int", lambda: jax_mx.tile.to_logical(X, 512), TypeError, "shape: got 512, want a sequence of integers"),
+    ("to_logical_float", lambda: jax_mx.tile.to_logical(X, (4, 64.0)), TypeError, "shape: got (4, 64.0), want a sequence of integers"),
+    ("to_logical_negative", lambda: jax_mx.tile.to_logical(X, (16, -1)), ValueError, "shape: got (16, -1), want no negative length"),
     ("fake_dtype", lambda: jax_mx.fake_quantize_mx(X.astype(jnp.float32)), TypeError, "x: got dtype float32"),
     ("fake_k_mod_4", lambda: jax_mx.fake_quantize_mx(X[:, :3]), ValueError, "x: got length 3 along axis 1"),
     (
@@ -88,6 +105,31 @@ def test_error_names_the_argument(call: Callable[[], Any], error: type[Exception
 def test_a_scale_rule_has_fields_in_range(fields: tuple[int, int, int]) -> None:
     with pytest.raises(ValueError, match=r"(headroom_8bit|headroom_4bit|min_scale): got -?\d+, want 0 or 1"):
         jax_mx.ScaleRule("MINE", *fields)
+
+
+def test_numpy_scalars_are_integers() -> None:
+    """They become Python's own, which metadata and hashing need."""
+    rule = jax_mx.ScaleRule("MINE", np.int64(1), np.int32(0), np.uint8(1), np.bool_(True))
+    assert rule == jax_mx.ScaleRule("MINE", 1, 0, 1, True)
+    assert [type(value) for value in dataclasses.astuple(rule)[1:]] == [int, int, int, bool]
+    want = jax_mx.tile.scale_to_physical(SCALE + 3, 4)
+    assert np.array_equal(jax_mx.tile.scale_to_physical(SCALE + 3, np.int64(4)), want)
+    assert np.array_equal(jax_mx.quantize_mx(X, block_size=np.int32(32), rule=rule)[1], np.full((4, 2), 127 - 8 + 1))
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        (("MINE", 0, 0, 0, "no"), "propagate_nan: got 'no', want True or False"),
+        (("MINE", 0, 0, 0, 1), "propagate_nan: got 1, want True or False"),
+        ((3, 0, 0, 0), "name: got 3, want a string"),
+        (("MINE", 0, 1.0, 0), "headroom_4bit: got 1.0, want 0 or 1"),
+        (("MINE", np.array([0, 1]), 0, 0), r"headroom_8bit: got array\(\[0, 1\]\), want 0 or 1"),
+    ],
+)
+def test_a_scale_rule_has_fields_of_their_types(fields: tuple[Any, ...], text: str) -> None:
+    with pytest.raises(TypeError, match=f"^{text}$"):
+        jax_mx.ScaleRule(*fields)
 
 
 def test_errors_are_raised_at_trace_time_with_the_caller_on_top() -> None:

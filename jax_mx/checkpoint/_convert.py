@@ -95,12 +95,13 @@ def convert(
         CheckpointError: the input is no valid file, holds no MX weight, or a weight cannot be laid out so.
         ImportError: the package safetensors is not installed.
         OSError: a file cannot be read or written.
+        TypeError: `offset` is no integer.
         ValueError: `layout` or `offset` is none of these, or the files are the same.
     """
     if layout not in tuple(Layout):
         raise ValueError(f"layout: got {layout!r}, want one of {', '.join(Layout)}")
     chosen = Layout(layout)
-    check_offset(offset)
+    offset = check_offset(offset)
     if offset and chosen is Layout.LOGICAL:
         raise ValueError(f"offset: got {offset} for the logical layout, want 0: only tiles have pack offsets")
     file = SafetensorsFile(source)

@@ -15,6 +15,7 @@ import numpy as np
 from jax_mx._check import check_array, check_container_dtype, check_rule
 from jax_mx._compat import api_boundary
 from jax_mx._formats import BLOCK_SIZE, LANES, DTypeLike, as_format
+from jax_mx._integers import check_integer
 from jax_mx._mx_array import MXArray
 from jax_mx._scale_rule import ScaleRule
 from jax_mx.tile import PACK_OFFSETS, QUADRANT, SCALE_ROWS_PER_QUADRANT
@@ -36,12 +37,12 @@ def to_tiles(array: MXArray, offset: int = 0) -> tuple[jax.Array, jax.Array]:
         scale: uint8[..., K/4, N]; rows that no scale is stored in are zero.
 
     Raises:
-        TypeError: `array` is no MXArray.
+        TypeError: `array` is no MXArray, or `offset` no integer.
         ValueError: the array is of another shape or axis, or `offset` is none of these.
     """
     if not isinstance(array, MXArray):
         raise TypeError(f"array: got {type(array).__name__}, want an MXArray")
-    check_offset(offset)
+    offset = check_offset(offset)
     problem = tiles_problem(array.shape) or ("" if array.axis == array.ndim - 1 else f"axis {array.axis}")
     if problem:
         raise ValueError(f"array: got {problem}, want [..., N, K] quantized along K, a multiple of {QUADRANT_ELEMENTS}")
@@ -81,7 +82,7 @@ def from_tiles(
     fmt = as_format(format, "format")
     data = check_container_dtype("data", data, fmt)
     scale = check_array("scale", scale, (np.dtype(np.uint8),))
-    check_offset(offset)
+    offset = check_offset(offset)
     if rule is not None:
         check_rule(rule)
     if data.ndim < 2 or data.shape != scale.shape or data.shape[-2] % QUADRANT:
@@ -95,14 +96,14 @@ def from_tiles(
     )
 
 
-def check_offset(offset: int) -> None:
-    """Refuses what is no pack offset.
+def check_offset(offset: Any) -> int:
+    """`offset`, if it is a pack offset.
 
     Raises:
-        ValueError: it is none.
+        TypeError: it is no integer.
+        ValueError: it is another one.
     """
-    if offset not in PACK_OFFSETS:
-        raise ValueError(f"offset: got {offset!r}, want one of {PACK_OFFSETS}")
+    return check_integer("offset", offset, PACK_OFFSETS)
 
 
 def tiles_problem(shape: tuple[int, ...]) -> str:
