@@ -5,7 +5,9 @@ custom call: four narrow elements a container and one E8M0 scale byte per 32 ele
 transformation and lowers to that custom call where the platform has it.
 """
 
+import importlib as _importlib
 import pathlib as _pathlib
+import typing as _typing
 
 from jax_mx import _lowering as _lowering
 from jax_mx import _partitioner as _partitioner
@@ -39,5 +41,27 @@ from jax_mx._scale_rule import NKI as NKI
 from jax_mx._scale_rule import OCP_FLOOR as OCP_FLOOR
 from jax_mx._scale_rule import ScaleRule as ScaleRule
 from jax_mx._scaled_matmul import scaled_matmul_mx as scaled_matmul_mx
+
+if _typing.TYPE_CHECKING:
+    from jax_mx import checkpoint as checkpoint
+    from jax_mx import equinox as equinox
+    from jax_mx import plot as plot
+
+__version__ = "0.1.0"
+
+# Imported when they are asked for: they take time, and packages that this one does not need.
+_LAZY_MODULES = ("checkpoint", "equinox", "plot")
+
+if not _typing.TYPE_CHECKING:  # a type checker would take every name for one of the package's
+
+    def __getattr__(name: str) -> object:
+        if name in _LAZY_MODULES:
+            return _importlib.import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY_MODULES})
+
 
 _hide_frames(str(_pathlib.Path(__file__).parent))

@@ -31,13 +31,17 @@ def mx_dot_general(
     are quantized as one, in the order in which they are named. A length that is no multiple of 4 is padded with zeros,
     which adds nothing to a product.
 
+    An `MXArray` is taken for the values that it stands for, in its logical dtype, and those are quantized anew by
+    `recipe`: its format, scale rule and axis do not matter, and its codes and scale bytes are not used as they are. To
+    multiply them as they are, use `scaled_matmul_mx` or `@` of two `MXArray`s.
+
     The derivative is straight-through: quantizing counts as the identity. In the backward pass the gradient from above
     is quantized to `recipe.gradient` and each operand anew to its own format, both along the dimensions that are
     contracted there. Under `jax.vmap` a mapped dimension joins those dimensions first, so a weight's gradient is
     contracted, and quantized, over all examples at once.
 
     Args:
-        lhs: the activations: float32, bfloat16 or float16.
+        lhs: the activations: float32, bfloat16 or float16, or an `MXArray`, which is quantized anew.
         rhs: the weights: likewise.
         dimension_numbers: as for `jax.lax.dot_general`: ((lhs contracting, rhs contracting), (lhs batch, rhs batch)).
         precision: not used; it is there because layers pass it.

@@ -286,3 +286,12 @@ def test_recipes_name_the_field(make: Callable[[], Any], text: str) -> None:
     with pytest.raises(TypeError) as caught:
         make()
     assert str(caught.value).startswith(text)
+
+
+def test_an_mx_array_is_quantized_anew_by_the_recipe() -> None:
+    x = jax.random.normal(jax.random.key(20), (4, 64), jnp.bfloat16)
+    weight = jax_mx.MXArray.quantize(jax.random.normal(jax.random.key(21), (64, 8), jnp.bfloat16), "float4_e2m1fn")
+    dims = (((1,), (0,)), ((), ()))
+    got = jax_mx.mx_dot_general(x, weight, dims)
+    assert np.array_equal(got, jax_mx.mx_dot_general(x, weight.dequantize(), dims))
+    assert got.dtype == jnp.bfloat16
