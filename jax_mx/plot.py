@@ -11,6 +11,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from jax_mx._atomic import write_bytes
 from jax_mx._compare_rules import RuleComparison
 
 _OURS, _OTHERS = "#1f77b4", "#9aa5b1"
@@ -43,7 +44,7 @@ def plot_rules(comparison: RuleComparison, path: str | os.PathLike[str]) -> None
     figure.suptitle(f"Scale rules on {comparison.format}[{shape}], axis {comparison.axis}", fontsize=11)
     picture = io.BytesIO()
     figure.savefig(picture, format=path.suffix.lstrip(".") or "png", dpi=130)
-    path.write_bytes(picture.getvalue())
+    write_bytes(path, picture.getvalue())
 
 
 def _draw(ax: Any, names: list[str], values: list[float], colors: list[str], title: str, text: str) -> None:

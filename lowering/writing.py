@@ -1,9 +1,4 @@
-"""Writes a module as HLO text, HloModuleProto, StableHLO text or MLIR bytecode, and puts bytes into a file safely."""
-
-import contextlib
-import os
-import tempfile
-from pathlib import Path
+"""Writes a module as HLO text, HloModuleProto, StableHLO text or MLIR bytecode."""
 
 from lowering import _compat, hlo_adapter
 from lowering._compat import ir
@@ -100,19 +95,3 @@ def drop_name(op: object) -> None:
         attributes[_FRONTEND_ATTRIBUTES] = ir.DictAttr.get(kept)
     else:
         del attributes[_FRONTEND_ATTRIBUTES]
-
-
-def write_file(path: Path, data: bytes) -> None:
-    """Writes a file all at once: readers see the old content or the new, never a part; a failure changes nothing."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as f:
-            f.write(data)
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)
-        Path(temporary).replace(path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            Path(temporary).unlink()
-        raise

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from jax_mx._atomic import replacing
 from jax_mx._compat import api_boundary
-from jax_mx.checkpoint._atomic import replacing
 from jax_mx.checkpoint._conventions import StoredWeight, find_weights
 from jax_mx.checkpoint._converted import METADATA_KEY, ConvertedWeight, FileMetadata, Layout
 from jax_mx.checkpoint._metadata import VERSION, ArrayMetadata

@@ -14,9 +14,9 @@ import ml_dtypes
 import msgspec
 import numpy as np
 
+from jax_mx._atomic import replacing
 from jax_mx._compat import api_boundary
 from jax_mx._mx_array import MXArray
-from jax_mx.checkpoint._atomic import replacing
 from jax_mx.checkpoint._metadata import VERSION, ArrayMetadata, check_version, describe, restore
 from jax_mx.checkpoint._safetensors import CheckpointError
 

@@ -84,6 +84,8 @@ def _simulate(flags: Flags, arguments: Sequence[str]) -> int:
     flags.boolean("allow-fp4", "Accept fp4 output.")
     flags.string("output", "Directory for NAME.npy of every output; nothing is saved by default.", short="o")
     file, module = _read(flags, arguments)
+    if flags["output"] is not None:
+        files.named_output(flags["output"], "-o")
     function = _chosen(module, file, flags["function"])
     inputs = _inputs(flags["input"]) if flags["input"] else _random_inputs(function, flags["seed"])
     results = simulate(
@@ -133,6 +135,7 @@ def _draw(flags: Flags, arguments: Sequence[str]) -> int:
     file, module = _read(flags, arguments)
     if flags["output"] is None:
         raise UsageError(f"-o names no picture\nusage: {flags.usage}")
+    files.named_output(flags["output"], "-o")
     if flags["limit"] < 1:
         raise UsageError(f"--limit is {flags['limit']}, wanted 1 or more\nusage: {flags.usage}")
     check(module, allow_fp4=flags["allow-fp4"])

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 
 from jax_mx import checkpoint
+from lowering.cli import files
 from lowering.cli.flags import Flags, UsageError
 from lowering.cli.progress import ProgressBar
 
@@ -27,6 +28,9 @@ def run(arguments: Sequence[str]) -> int:
     if len(positional) != 2:
         raise UsageError(f"expected IN and OUT, got {len(positional)} arguments\nusage: {USAGE}")
     source, target = positional
+    if source == "-":
+        raise UsageError("IN is -, which is standard input; name a file")
+    files.named_output(target, "OUT")
     quiet = flags["quiet"]
     started = time.perf_counter()
     try:

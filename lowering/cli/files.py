@@ -8,12 +8,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from jax_mx._atomic import write_bytes
 from lowering.cli.flags import UsageError
 from lowering.cli.isolation import guarded_reading
 from lowering.diagnostics import Diagnostic, LoweringError
 from lowering.module import Module
 from lowering.reading import read_module
-from lowering.writing import write_file
 
 READ_SECONDS = 60
 """Time to read a small module before the command gives up on jaxlib; a second more for every megabyte."""
@@ -43,6 +43,13 @@ def read_input(file: str) -> bytes:
         raise UsageError(f"cannot read {file}: {e.strerror}") from None
 
 
+def named_output(output: str, what: str) -> str:
+    """Returns the name of an output that has to be a file. Raises UsageError for `-`, which commands call a stream."""
+    if output == "-":
+        raise UsageError(f"{what} is -, which is standard output; name a file")
+    return output
+
+
 def load(data: bytes, file: str) -> Module:
     """Reads a module for a command, within a time that grows with its size. Raises LoweringError."""
     with guarded_reading(READ_SECONDS + len(data) // 1_000_000) as said:
@@ -67,7 +74,7 @@ def write_output(data: bytes, output: str | None) -> None:
         sys.stdout.buffer.flush()
         return
     try:
-        write_file(Path(output), data)
+        write_bytes(Path(output), data)
     except OSError as e:
         raise UsageError(f"cannot write {output}: {e.strerror or os.strerror(e.errno or 0)}") from None
 

@@ -23,6 +23,8 @@ def run(arguments: Sequence[str]) -> int:
     flags.choice("form", ["table", "json"], "table", "Form of the output.")
     flags.string("plot", "A picture to write as well, such as rules.png; needs matplotlib.")
     file = files.one_file(flags.parse(arguments), USAGE)
+    if flags["plot"]:
+        files.named_output(flags["plot"], "--plot")
     array = _load(file)
     try:
         comparison = compare_rules(array, flags["dtype"], axis=flags["axis"])

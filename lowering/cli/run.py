@@ -21,6 +21,8 @@ def run(arguments: Sequence[str]) -> int:
     flags.integer("seed", 0, "Seed of the random inputs.")
     flags.string("output", "Directory for result_0.npy and so on; nothing is saved by default.", short="o")
     file = files.one_file(flags.parse(arguments), USAGE)
+    if flags["output"] is not None:
+        files.named_output(flags["output"], "-o")
     module = files.load(files.read_input(file), file)
     if flags["input"]:
         values = load_arguments(module, flags["input"])

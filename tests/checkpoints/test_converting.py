@@ -1,5 +1,7 @@
 """`convert`: the same bytes as x4 containers, streamed, in two layouts; and `mx-opt convert`."""
 
+import concurrent.futures
+import os
 import pathlib
 import tracemalloc
 from typing import Any
@@ -271,7 +273,23 @@ def test_the_command_explains_itself(model: pathlib.Path, tmp_path: pathlib.Path
         ([model, tmp_path / "out", "--scale-offset=5", "--layout=tile"], "offset: got 5"),
         ([model, tmp_path / "out", "--layout=rows"], "--layout=rows"),
         ([__file__, tmp_path / "out"], "not a valid safetensors file"),
+        ([model, "-"], "mx-opt: OUT is -, which is standard output; name a file\n"),
+        (["-", tmp_path / "out"], "mx-opt: IN is -, which is standard input; name a file\n"),
     ):
         result = mx_opt("convert", *arguments)
         assert result.status == 2 and text in result.stderr and "Traceback" not in result.stderr
+    assert not pathlib.Path("-").exists()
     assert "convert IN.safetensors OUT.safetensors" in mx_opt().stderr
+
+
+def test_the_command_writes_into_a_device_and_a_pipe(model: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    checkpoint.convert(model, tmp_path / "want")
+    assert mx_opt("convert", model, "/dev/null").status == 0
+    assert pathlib.Path("/dev/null").is_char_device()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        got = pool.submit(pipe.read_bytes)
+        assert mx_opt("convert", model, pipe).status == 0
+        assert got.result(timeout=60) == (tmp_path / "want").read_bytes()
+    assert pipe.is_fifo()

@@ -32,6 +32,7 @@ PASS = "--passes=legalize-quantize-mx"
         ["explain", "a", "b"],
         ["passes", "extra"],
         ["run", "no/such/file"],
+        ["run", "-", "-o", "-"],
         ["validate", "no/such/directory"],
     ],
 )

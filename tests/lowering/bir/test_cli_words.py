@@ -82,6 +82,7 @@ def test_pictures_need_matplotlib(tmp_path: Path) -> None:
     ("arguments", "status", "message"),
     [
         ((), 2, "mx-opt: -o names no picture\n"),
+        (("-o", "-"), 2, "mx-opt: -o is -, which is standard output; name a file\n"),
         (("-o", "tile.pdf"), 1, "mx-opt: the picture's suffix is .pdf, wanted .svg or .png\n"),
         (("-o", "tile.svg", "--limit=0"), 2, "mx-opt: --limit is 0, wanted 1 or more\n"),
     ],
