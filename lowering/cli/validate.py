@@ -6,6 +6,7 @@ JAX primitive's.
 
 import concurrent.futures
 import multiprocessing
+import os
 import secrets
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 import jax
 
 from lowering.bir.chain import STAGES, Stage, run_chain
-from lowering.cli import files
+from lowering.cli import files, isolation
 from lowering.cli.flags import Flags, UsageError
 from lowering.validation import SUFFIXES, module_files
 
@@ -60,7 +61,9 @@ def _chains(work: Sequence[tuple[Path, str, int, bool]], jobs: int) -> Iterator[
         return
     # Processes are started afresh: XLA's threads do not survive a fork.
     context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context, initializer=_use_the_cpu) as pool:
+    with concurrent.futures.ProcessPoolExecutor(
+        jobs, mp_context=context, initializer=_start, initargs=(os.getpid(),)
+    ) as pool:
         yield from pool.map(_chain, work)
 
 
@@ -73,7 +76,8 @@ def _chain(work: tuple[Path, str, int, bool]) -> list[Stage]:
     return run_chain(data, name, seed=seed, allow_fp4=allow_fp4)
 
 
-def _use_the_cpu() -> None:
+def _start(parent: int) -> None:
+    isolation.die_with(parent)
     jax.config.update("jax_platforms", "cpu")
 
 
