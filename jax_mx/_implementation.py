@@ -47,8 +47,11 @@ def implementation() -> Implementation:
 
     Raises:
         RuntimeError: "native" is forced and there are no native kernels.
+        ValueError: the environment variable names no implementation.
     """
     choice = _choice.value
+    if choice not in get_args(Choice):  # only the environment is not checked before it is chosen
+        raise ValueError(f"{ENVIRONMENT_VARIABLE}: got {choice!r}, want one of {', '.join(get_args(Choice))}")
     if choice == "xla":
         return Implementation("xla", "chosen by jax_mx.config or JAX_MX_IMPLEMENTATION")
     loaded = library.load()
@@ -97,14 +100,6 @@ def set_within(choice: Choice) -> contextlib.AbstractContextManager[None]:
     return _choice(choice)
 
 
-def _from_environment() -> str:
-    choice = os.environ.get(ENVIRONMENT_VARIABLE, "") or "auto"
-    if choice not in get_args(Choice):
-        wanted = ", ".join(get_args(Choice))
-        raise ValueError(f"{ENVIRONMENT_VARIABLE}: got {choice!r}, want one of {wanted}")
-    return choice
-
-
 def _missing(name: str, loaded: library.Unavailable) -> str:
     return f"{name}: got 'native', but {loaded.reason}"
 
@@ -114,4 +109,4 @@ def _say_once(reason: str) -> None:
     logging.getLogger("jax_mx").warning("jax_mx runs what XLA compiles on the CPU, which is slower: %s", reason)
 
 
-_choice = jax.make_user_context(default_value=_from_environment())
+_choice = jax.make_user_context(default_value=os.environ.get(ENVIRONMENT_VARIABLE) or "auto")

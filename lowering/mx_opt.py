@@ -4,12 +4,17 @@ Exit status: 0 when all is well, 1 when there are diagnostics, 2 when the comman
 """
 
 import faulthandler
+import io
+import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import jax
 from absl import app, flags, logging
 
+import jax_mx
+from jax_mx._implementation import ENVIRONMENT_VARIABLE
 from lowering.bir import cli as bir
 from lowering.cli import convert, explain, inspect, isolation, optimize, passes, rules, run, validate
 from lowering.cli.files import DiagnosticsForm, print_diagnostics
@@ -44,6 +49,24 @@ usage: {optimize.USAGE}
 def run_command(arguments: Sequence[str]) -> int:
     """Runs `mx-opt` with these arguments, the program's name not among them; returns the exit status."""
     try:
+        try:
+            return _run_reporting(arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as e:
+        if e.filename is not None:
+            raise
+        # Commands say themselves what they cannot read or write; what is left is the stream that all print to.
+        sys.stderr.write(f"mx-opt: cannot write standard output: {e.strerror or e}\n")
+        return 2
+
+
+def _run_reporting(arguments: Sequence[str]) -> int:
+    """Runs a command and prints what it refuses to standard error."""
+    try:
+        _check_environment()
         if not arguments:
             raise UsageError(f"nothing to do\n{_USAGE}")
         if arguments[0] in COMMANDS:
@@ -58,9 +81,30 @@ def run_command(arguments: Sequence[str]) -> int:
         return 1
 
 
+def _check_environment() -> None:
+    """Raises UsageError when the environment asks for an implementation that there is not."""
+    if not os.environ.get(ENVIRONMENT_VARIABLE):
+        return  # looking for the kernels takes time
+    try:
+        jax_mx.implementation()
+    except (ValueError, RuntimeError) as e:
+        raise UsageError(str(e)) from None
+
+
 def console_main() -> None:
     """Entry point of the console script."""
+    _open_missing_streams()
     sys.exit(isolation.run_isolated(_run_under_absl, lambda crash: report_crash(crash, sys.argv[1:])))
+
+
+def _open_missing_streams() -> None:
+    """Gives Python the streams that the shell closed: nothing to read, and errors for what is written."""
+    if sys.stdin is None:
+        sys.stdin = Path(os.devnull).open()  # noqa: SIM115  it lives as long as the process
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
 
 
 def report_crash(crash: Diagnostic, arguments: Sequence[str]) -> None:
@@ -75,6 +119,8 @@ def _run_under_absl() -> int:
     # Only the CPU is ever used; looking for other devices takes time and prints log lines.
     jax.config.update("jax_platforms", "cpu")
     logging.set_verbosity(logging.WARNING)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names may have characters that the terminal has not
     status = 0
 
     def command(argv: Sequence[str]) -> int:

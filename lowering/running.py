@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,6 +10,7 @@ import numpy as np
 
 from lowering import _compat
 from lowering._compat import ir
+from lowering.arrays import ArrayFileError, load_array
 from lowering.calls import CUSTOM_CALL, ArrayShape, array_shape, target_of
 from lowering.diagnostics import LoweringError, error
 from lowering.expansion import expand_calls, is_mx_target
@@ -76,6 +76,7 @@ def load_arguments(module: Module, files: Sequence[str]) -> list[np.ndarray[Any,
 
     Raises:
         LoweringError: With code MX009 when files and arguments do not match.
+        OSError: A file cannot be read.
     """
     shapes = [_executable(s) for s in argument_shapes(module)]
     if len(files) != len(shapes):
@@ -268,9 +269,9 @@ def _random_array(shape: ArrayShape, generator: np.random.Generator, hostile: bo
 
 def _load(file: str, shape: ArrayShape) -> np.ndarray[Any, Any]:
     try:
-        array = np.load(Path(file), allow_pickle=False)
-    except (OSError, ValueError, EOFError) as e:
-        raise error("MX009", f"{file} cannot be read as .npy: {e}", "give an array saved with numpy.save") from None
+        array = load_array(file)
+    except ArrayFileError as e:
+        raise error("MX009", str(e), "give an array saved with numpy.save") from None
     dtype = np.dtype(_NUMPY_DTYPES[shape.element_type])
     if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize:
         array = array.view(dtype)

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from lowering.arrays import ArrayFileError
 from lowering.bir.adversarial import adversarial_bits
 from lowering.bir.disasm import disassemble
 from lowering.bir.errors import BirError
@@ -79,7 +80,7 @@ _PLAIN = ("Load", "Save", "Memset")
 def _simulate(flags: Flags, arguments: Sequence[str]) -> int:
     flags.string("function", "The function to run; may be left out when there is one.")
     flags.strings("input", "NAME=FILE.npy, repeated for each input; hostile random bits for all by default.")
-    flags.integer("seed", 0, "Seed of the random inputs.")
+    flags.integer("seed", 0, "Seed of the random inputs.", minimum=0)
     flags.choice("scale-rule", list(SCALE_RULES), None, "Scale rule; the module's own by default.")
     flags.boolean("allow-fp4", "Accept fp4 output.")
     flags.string("output", "Directory for NAME.npy of every output; nothing is saved by default.", short="o")
@@ -94,7 +95,7 @@ def _simulate(flags: Flags, arguments: Sequence[str]) -> int:
     for name, value in results.items():
         line = f"{name}: {value.dtype.name}{list(value.shape)}"
         if flags["output"] is not None:
-            if Path(name).name != name:
+            if Path(name).name != name or "\0" in name:
                 raise BirError(f"the output name {name} is no file name")
             path = Path(flags["output"]) / f"{name}.npy"
             _make_directory(path.parent)
@@ -191,9 +192,9 @@ def _inputs(pairs: Sequence[str]) -> dict[str, NDArray[np.generic]]:
         if name in inputs:
             raise UsageError(f"--input names {name} twice")
         try:
-            value = np.load(Path(file), allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise BirError(f"{file} cannot be read as .npy: {error}") from error
+            value = files.read_array(file)
+        except ArrayFileError as error:
+            raise BirError(str(error)) from error
         # NumPy stores bfloat16 as raw bytes of its size; those are the bits.
         inputs[name] = value.view(f"<u{value.dtype.itemsize}") if value.dtype.kind == "V" else value
     return inputs

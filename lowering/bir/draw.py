@@ -49,8 +49,16 @@ def draw_function(function: Function, suffix: str, *, limit: int = MAX_INSTRUCTI
     slots = schedule(instructions[:limit])
     lanes = len({(slot.row, slot.lane) for slot in slots})
     timeline_height = 1.3 + 0.36 * lanes
-    # Fixed ids, so that the same program gives the same file, and text that stays text.
-    with matplotlib.rc_context({"svg.hashsalt": "bir", "svg.fonttype": "none", "font.size": 9, "hatch.linewidth": 0.6}):
+    # Fixed ids, so that the same program gives the same file, and text that stays text; a $ begins no formula.
+    with matplotlib.rc_context(
+        {
+            "svg.hashsalt": "bir",
+            "svg.fonttype": "none",
+            "font.size": 9,
+            "hatch.linewidth": 0.6,
+            "text.parse_math": False,
+        }
+    ):
         figure = Figure(figsize=(14, 5.2 + timeline_height), layout="constrained")
         (FigureCanvasSVG if suffix == ".svg" else FigureCanvasAgg)(figure)
         grid = figure.add_gridspec(2, 2, height_ratios=(4.6, timeline_height), width_ratios=(3.4, 1))

@@ -50,7 +50,7 @@ def from_json(text: str | bytes) -> Module:
         raise BirFormatError("not readable: the JSON is nested too deeply") from error
     except ValueError as error:
         raise BirFormatError(f"not JSON: {error}") from error
-    _check_depth(raw)
+    _check_values(raw)
     return _read_record(Module, raw, "$")
 
 
@@ -86,10 +86,19 @@ def _refuse_constant(name: str) -> None:
     raise BirFormatError(f"not JSON: {name} is not a JSON number")
 
 
-def _check_depth(raw: Any) -> None:
-    """Refuses what the writer, which recurses, could not write again."""
+def _check_values(raw: Any) -> None:
+    """Refuses what could not be written again: nesting too deep for recursion, and strings that UTF-8 has no form for.
+
+    JSON can spell half of a surrogate pair, which is no character.
+    """
     level = [raw]
     for _ in range(_MAX_DEPTH):
+        for value in level:
+            if isinstance(value, str):
+                _check_text(value)
+            elif isinstance(value, dict):
+                for key in value:
+                    _check_text(key)
         level = [
             item
             for value in level
@@ -99,6 +108,13 @@ def _check_depth(raw: Any) -> None:
         if not level:
             return
     raise BirFormatError(f"not readable: the JSON is nested deeper than {_MAX_DEPTH} levels")
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BirFormatError(f"not readable: {_shown(text)} has half of a surrogate pair, no character") from None
 
 
 @cache

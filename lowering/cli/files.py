@@ -7,8 +7,12 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from jax_mx._atomic import write_bytes
+from lowering.arrays import load_array
 from lowering.cli.flags import UsageError
 from lowering.cli.isolation import guarded_reading
 from lowering.diagnostics import Diagnostic, LoweringError
@@ -35,12 +39,18 @@ def one_file(arguments: Sequence[str], usage: str) -> str:
 
 def read_input(file: str) -> bytes:
     """Returns the content of a file, of standard input for `-`. Raises UsageError when it cannot be opened."""
-    if file == "-":
-        return sys.stdin.buffer.read()
     try:
-        return Path(file).read_bytes()
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as e:
-        raise UsageError(f"cannot read {file}: {e.strerror}") from None
+        raise UsageError(f"cannot read {display_name(file)}: {e.strerror}") from None
+
+
+def read_array(file: str) -> np.ndarray[Any, Any]:
+    """Returns the array of a `.npy` file. Raises UsageError when it cannot be opened, or ArrayFileError."""
+    try:
+        return load_array(file)
+    except OSError as e:
+        raise UsageError(f"cannot read {file}: {e.strerror or e}") from None
 
 
 def named_output(output: str, what: str) -> str:

@@ -39,9 +39,9 @@ class Flags:
         """Declares a flag that takes a text."""
         flags.DEFINE_string(name, None, doc, flag_values=self._values, short_name=short)
 
-    def integer(self, name: str, default: int, doc: str) -> None:
+    def integer(self, name: str, default: int, doc: str, minimum: int | None = None) -> None:
         """Declares a flag that takes a number."""
-        flags.DEFINE_integer(name, default, doc, flag_values=self._values)
+        flags.DEFINE_integer(name, default, doc, lower_bound=minimum, flag_values=self._values)
 
     def choice(self, name: str, choices: Sequence[str], default: str | None, doc: str) -> None:
         """Declares a flag that takes one of a few words."""

@@ -3,12 +3,12 @@
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from jax_mx import RuleComparison, compare_rules
+from lowering.arrays import ArrayFileError
 from lowering.cli import files
 from lowering.cli.flags import Flags, UsageError
 
@@ -25,7 +25,14 @@ def run(arguments: Sequence[str]) -> int:
     file = files.one_file(flags.parse(arguments), USAGE)
     if flags["plot"]:
         files.named_output(flags["plot"], "--plot")
-    array = _load(file)
+    try:
+        array = files.read_array(file)
+    except ArrayFileError as e:
+        raise UsageError(str(e)) from None
+    if array.dtype == np.dtype("V2"):  # how numpy stores bfloat16
+        array = array.view(ml_dtypes.bfloat16)
+    elif array.dtype == np.float64:
+        array = array.astype(np.float32)
     try:
         comparison = compare_rules(array, flags["dtype"], axis=flags["axis"])
     except (TypeError, ValueError) as e:
@@ -37,22 +44,6 @@ def run(arguments: Sequence[str]) -> int:
     if flags["plot"]:
         _plot(comparison, flags["plot"])
     return 0
-
-
-def _load(file: str) -> np.ndarray[Any, Any]:
-    try:
-        array = np.load(file, allow_pickle=False)
-    except OSError as e:
-        raise UsageError(f"cannot read {file}: {e.strerror or e}") from None
-    except (ValueError, EOFError):
-        raise UsageError(f"{file} is no .npy file of numbers") from None
-    if not isinstance(array, np.ndarray):
-        raise UsageError(f"{file} holds several arrays; give a .npy file of one")
-    if array.dtype == np.dtype("V2"):  # how numpy stores bfloat16
-        return array.view(ml_dtypes.bfloat16)
-    if array.dtype == np.float64:
-        return array.astype(np.float32)
-    return array
 
 
 def _plot(comparison: RuleComparison, path: str) -> None:

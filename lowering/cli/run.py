@@ -18,14 +18,17 @@ def run(arguments: Sequence[str]) -> int:
     """Runs the command; prints shape and file of every result."""
     flags = Flags(USAGE)
     flags.strings("input", "An argument as .npy file; repeat it for each argument. Random inputs by default.")
-    flags.integer("seed", 0, "Seed of the random inputs.")
+    flags.integer("seed", 0, "Seed of the random inputs.", minimum=0)
     flags.string("output", "Directory for result_0.npy and so on; nothing is saved by default.", short="o")
     file = files.one_file(flags.parse(arguments), USAGE)
     if flags["output"] is not None:
         files.named_output(flags["output"], "-o")
     module = files.load(files.read_input(file), file)
     if flags["input"]:
-        values = load_arguments(module, flags["input"])
+        try:
+            values = load_arguments(module, flags["input"])
+        except OSError as e:
+            raise UsageError(f"cannot read {e.filename}: {e.strerror or e}") from None
     else:
         sys.stdout.write(f"random inputs, seed {flags['seed']}\n")
         values = random_arguments(module, flags["seed"])

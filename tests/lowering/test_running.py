@@ -151,13 +151,15 @@ def test_run_refuses_inputs_that_do_not_fit(tmp_path: Path) -> None:
     for files, cause in (
         ([good, good], "2 inputs are given - give 1: bf16[4,64]"),
         ([bad], "is float32[4, 64] - give an array that is bf16[4,64]"),
-        ([text], "cannot be read as .npy"),
-        ([tmp_path / "none.npy"], "cannot be read as .npy"),
+        ([text], "text.npy is no .npy file of numbers: "),
     ):
         result = mx_opt("run", module, *(f"--input={f}" for f in files))
         assert (result.status, result.stdout) == (1, b"")
         assert "[MX009]" in result.stderr
         assert cause in result.stderr
+    result = mx_opt("run", module, f"--input={tmp_path / 'none.npy'}")
+    assert (result.status, result.stdout) == (2, b"")
+    assert result.stderr == f"mx-opt: cannot read {tmp_path / 'none.npy'}: No such file or directory\n"
 
 
 @pytest.mark.parametrize(

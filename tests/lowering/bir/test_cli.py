@@ -188,7 +188,9 @@ def test_simulate_with_random_inputs() -> None:
     ("arguments", "status", "message"),
     [
         (("--input=x",), 2, "mx-opt: --input is x, wanted NAME=FILE.npy\n"),
-        (("--input=x=nothing.npy",), 1, "mx-opt: nothing.npy cannot be read as .npy: "),
+        (("--input=x=nothing.npy",), 2, "mx-opt: cannot read nothing.npy: No such file or directory\n"),
+        ((f"--input=x={K36}",), 1, f"mx-opt: {K36} is no .npy file of numbers: "),
+        (("--seed=-1",), 2, "mx-opt: flag --seed=-1: "),
         (("--function=main",), 2, f"mx-opt: {K36} has no function main; it has sg0000\n"),
         (("--scale-rule=CEIL",), 2, "mx-opt: flag --scale-rule=CEIL: "),
     ],
@@ -197,6 +199,35 @@ def test_simulate_arguments(arguments: tuple[str, ...], status: int, message: st
     result = mx_opt("bir", "simulate", K36, *arguments)
     assert result.status == status
     assert result.stderr.startswith(message)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a/b", "é$\\bad{$"])
+def test_names_of_all_kinds(tmp_path: Path, name: str) -> None:
+    """A name is text: no formula for a picture, and no path for a file."""
+    text = K36.read_text().replace('"sg0000"', json.dumps(name)).replace('"data_set"', json.dumps(f"{name}_set"))
+    assert mx_opt("bir", "verify", "-", stdin=text.encode()).status == 0
+    assert mx_opt("bir", "disasm", "-", stdin=mx_opt("bir", "encode", "-", stdin=text.encode()).stdout).status == 0
+    simulated = mx_opt("bir", "simulate", "-", "-o", tmp_path, stdin=text.encode())
+    if name[0] == "a":
+        assert (simulated.status, simulated.stderr) == (1, f"mx-opt: the output name {name} is no file name\n")
+        return
+    assert simulated.status == 0 and (tmp_path / f"{name}.npy").exists()
+    assert mx_opt("bir", "draw", "-", "-o", tmp_path / "x.svg", stdin=text.encode()).status == 0
+    assert f"{name}: x bfloat16[3, 36]" in (tmp_path / "x.svg").read_text()
+
+
+@pytest.mark.parametrize("command", [["verify"], ["simulate"], ["encode"], ["draw", "-o", "none.svg"]])
+@pytest.mark.parametrize("old", ['"sg0000"', '"attributes"', '"opcode"'])
+def test_half_of_a_surrogate_pair_is_refused(command: list[str], old: str) -> None:
+    name = command[0]
+    for spelled in (b'"a\\ud800"', b'"a\xed\xa0\x80"'):  # an escape, and bytes that Python's reader lets through
+        text = K36.read_bytes().replace(old.encode(), spelled, 1)
+        result = mx_opt("bir", name, "-", *command[1:], stdin=text)
+        assert (result.status, result.stdout) == (1, b"")
+        assert result.stderr == (
+            'mx-opt: <stdin>: not readable: "a\\ud800" has half of a surrogate pair, no character\n'
+        )
+    assert not Path("none.svg").exists()
 
 
 def test_simulate_names_instruction_and_address() -> None:
