@@ -4,6 +4,7 @@ Exit status: 0 when all is well, 1 when there are diagnostics, 2 when the comman
 """
 
 import faulthandler
+import importlib.metadata
 import io
 import os
 import sys
@@ -45,6 +46,8 @@ usage: {optimize.USAGE}
        {validate.USAGE}
 """
 
+_HELP = ("--help", "-help", "-h", "help")
+
 
 def run_command(arguments: Sequence[str]) -> int:
     """Runs `mx-opt` with these arguments, the program's name not among them; returns the exit status."""
@@ -69,8 +72,18 @@ def _run_reporting(arguments: Sequence[str]) -> int:
         _check_environment()
         if not arguments:
             raise UsageError(f"nothing to do\n{_USAGE}")
-        if arguments[0] in COMMANDS:
-            return COMMANDS[arguments[0]](arguments[1:])
+        first, *others = arguments
+        if first in _HELP:
+            sys.stdout.write(f"{_USAGE}\n{optimize.declare().help()}")
+            return 0
+        if first == "--version":
+            sys.stdout.write(f"mx-opt {_version()}\n")
+            return 0
+        if first in COMMANDS:
+            return COMMANDS[first](others)
+        if _is_mistyped(first):
+            known = ", ".join(COMMANDS)
+            raise UsageError(f"{first} is neither a file nor a command; the commands are {known}\n{_USAGE}")
         return optimize.run(arguments)
     except UsageError as e:
         sys.stderr.write(f"mx-opt: {e}\n")
@@ -79,6 +92,18 @@ def _run_reporting(arguments: Sequence[str]) -> int:
         for diagnostic in e.diagnostics:
             sys.stderr.write(f"{diagnostic}\n")
         return 1
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("jax-mx")
+    except importlib.metadata.PackageNotFoundError:
+        return "of a source tree that is not installed"
+
+
+def _is_mistyped(first: str) -> bool:
+    """Whether a first argument looks more like a command than like a file that is not there."""
+    return not (first.startswith("-") or "/" in first or "." in first or Path(first).exists())
 
 
 def _check_environment() -> None:
@@ -110,7 +135,7 @@ def _open_missing_streams() -> None:
 def report_crash(crash: Diagnostic, arguments: Sequence[str]) -> None:
     """Prints the diagnostic about a crash in the form that these arguments ask for."""
     form: str = DiagnosticsForm.TEXT
-    if arguments and arguments[0] not in COMMANDS:
+    if arguments and arguments[0] not in (*COMMANDS, *_HELP):
         form = optimize.diagnostics_form(arguments)
     print_diagnostics([crash], form)
 

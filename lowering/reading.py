@@ -32,11 +32,12 @@ class InputForm(enum.StrEnum):
     EXPORT = "jax.export blob"
 
 
-def recognise(data: bytes | bytearray | str) -> InputForm:
+def recognise(data: bytes | bytearray | str, name: str = "<input>") -> InputForm:
     """Says in which form a module is, from its content alone; nothing is parsed.
 
     Args:
         data: The module.
+        name: File name for messages.
 
     Returns:
         The form it looks like; what is no text and has no known start counts as a HloModuleProto.
@@ -47,7 +48,7 @@ def recognise(data: bytes | bytearray | str) -> InputForm:
     """
     data = _as_bytes(data)
     if not data.strip():
-        raise error("MX001", "the input is empty", "give a module in one of the forms that mx-opt reads")
+        raise error("MX001", f"{name} is empty", "give a module in one of the forms that mx-opt reads")
     if data.startswith(_BYTECODE_MAGIC):
         # The producer string stands in the header of the bytecode, right after the magic and the version.
         return InputForm.PORTABLE_ARTIFACT if _ARTIFACT_PRODUCER in data[:32] else InputForm.BYTECODE
@@ -75,7 +76,7 @@ def read_module(data: bytes | bytearray | str, name: str = "<input>") -> Module:
         LoweringError: With code MX001 (cannot be read as the form it looks like) or MX002 (not valid IR).
     """
     raw = _as_bytes(data)
-    form = recognise(raw)
+    form = recognise(raw, name)
     context = _compat.new_context()
     hlo_proto: bytes | None = None
     try:
@@ -104,9 +105,9 @@ def read_module(data: bytes | bytearray | str, name: str = "<input>") -> Module:
                 # The converter leaves a function behind for every branch and loop body that it made a region of.
                 _compat.remove_unused_functions(mlir)
     except _compat.IR_ERRORS as e:
-        raise _unreadable(form, e) from None
+        raise _unreadable(name, form, e) from None
     if next(iter(mlir.body.operations), None) is None:
-        raise error("MX001", "the module is empty", "give a module with at least one function")
+        raise error("MX001", f"the module in {name} is empty", "give a module with at least one function")
     located = form is not InputForm.STABLEHLO_TEXT or b"loc(" in raw
     module = Module(name=name, context=context, mlir=mlir, hlo_proto=hlo_proto, located=located)
     verify(module)
@@ -130,10 +131,10 @@ def _export_module(raw: bytes) -> str:
         raise ValueError(f"{type(e).__name__}: {e}") from None
 
 
-def _unreadable(form: InputForm, cause: Exception) -> LoweringError:
+def _unreadable(name: str, form: InputForm, cause: Exception) -> LoweringError:
     return error(
         "MX001",
-        f"the input looks like {form} and cannot be read as that: {_one_line(cause)}",
+        f"{name} looks like {form} and cannot be read as that: {_one_line(cause)}",
         "give HLO text, a HloModuleProto, StableHLO text or bytecode, a portable artifact or a jax.export blob",
     )
 

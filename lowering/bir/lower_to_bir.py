@@ -54,10 +54,7 @@ class LowerToBir:
     allow_fp4: bool = field(default=False, metadata={"doc": "Accept float4_e2m1fn with 16-bit containers."})
     sbuf_budget: int = field(
         default=CORE_V4.sbuf_usable,
-        metadata={
-            "doc": "Bytes of each SBUF partition that the program may use.",
-            "range": (1, CORE_V4.sbuf_usable),
-        },
+        metadata={"doc": "Bytes of each SBUF partition that the program may use.", "range": (1, CORE_V4.sbuf_usable)},
     )
     tile_columns: int = field(
         default=0,
@@ -111,7 +108,8 @@ class LowerToBir:
             program = lower_calls(calls, options)
             check(program, allow_fp4=self.allow_fp4)
         except BirError as e:
-            raise error(NOT_LOWERABLE, f"{module.name}: {e}", "change the option or the call it names") from e
+            resolution = "change the option (sbuf-budget, tile-columns, target) or the call it names"
+            raise error(NOT_LOWERABLE, f"{module.name}: {e}", resolution) from e
         return program
 
     def emit(self, module: Module) -> bytes:

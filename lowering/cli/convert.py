@@ -22,7 +22,7 @@ def run(arguments: Sequence[str]) -> int:
         "logical: data [.., N, K/4] and scale [.., N, K/32]. tile: data [.., K/4, N] and physical scale rows "
         "[.., K/4, N], as Trainium's instructions read them.",
     )
-    flags.integer("scale-offset", 0, "Pack offset of the scale rows in the tile layout: 0, 4, 8 or 12.")
+    flags.choice("scale-offset", ["0", "4", "8", "12"], "0", "Pack offset of the scale rows in the tile layout.")
     flags.boolean("quiet", "Show no progress bar and no table.")
     positional = flags.parse(arguments)
     if len(positional) != 2:
@@ -31,13 +31,14 @@ def run(arguments: Sequence[str]) -> int:
     if source == "-":
         raise UsageError("IN is -, which is standard input; name a file")
     files.named_output(target, "OUT")
+    layout, offset = flags["layout"], int(flags["scale-offset"])
+    if offset and layout != "tile":
+        raise UsageError(f"--scale-offset is {offset}, wanted 0 for --layout={layout}: only tiles have pack offsets")
     quiet = flags["quiet"]
     started = time.perf_counter()
     try:
         with ProgressBar(sys.stderr, shown=not quiet and sys.stderr.isatty()) as bar:
-            done = checkpoint.convert(
-                source, target, layout=flags["layout"], offset=flags["scale-offset"], progress=bar.update
-            )
+            done = checkpoint.convert(source, target, layout=layout, offset=offset, progress=bar.update)
     except (ValueError, ImportError) as e:
         raise UsageError(str(e)) from None
     except OSError as e:

@@ -39,9 +39,11 @@ class Flags:
         """Declares a flag that takes a text."""
         flags.DEFINE_string(name, None, doc, flag_values=self._values, short_name=short)
 
-    def integer(self, name: str, default: int, doc: str, minimum: int | None = None) -> None:
-        """Declares a flag that takes a number."""
-        flags.DEFINE_integer(name, default, doc, lower_bound=minimum, flag_values=self._values)
+    def integer(
+        self, name: str, default: int, doc: str, minimum: int | None = None, maximum: int | None = None
+    ) -> None:
+        """Declares a flag that takes a number, within these bounds when they are given."""
+        flags.DEFINE_integer(name, default, doc, lower_bound=minimum, upper_bound=maximum, flag_values=self._values)
 
     def choice(self, name: str, choices: Sequence[str], default: str | None, doc: str) -> None:
         """Declares a flag that takes one of a few words."""
@@ -88,7 +90,7 @@ class Flags:
             if option.choices:
                 self.choice(option.flag, option.choices, str(option.default), option.doc)
             elif option.kind is int:
-                self.integer(option.flag, option.default, option.doc)
+                self.integer(option.flag, option.default, option.doc, *option.bounds)
             else:
                 self.boolean(option.flag, option.doc)
 
@@ -113,12 +115,14 @@ class PassOption:
         default: Its default.
         doc: Its documentation.
         kind: Its type: bool, int or an enum of words.
+        bounds: The least and the greatest value of an int, None for any.
     """
 
     field: str
     default: Any
     doc: str
     kind: Any
+    bounds: tuple[int | None, int | None] = (None, None)
 
     @property
     def flag(self) -> str:
@@ -144,7 +148,16 @@ def options_of(cls: type[Pass]) -> list[PassOption]:
     """Returns the options of a pass from its dataclass fields."""
     hints = get_type_hints(cls)
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]
-    return [PassOption(field=f.name, default=f.default, doc=f.metadata["doc"], kind=hints[f.name]) for f in fields]
+    return [
+        PassOption(
+            field=f.name,
+            default=f.default,
+            doc=f.metadata["doc"],
+            kind=hints[f.name],
+            bounds=f.metadata.get("range", (None, None)),
+        )
+        for f in fields
+    ]
 
 
 def pass_options(names: Sequence[str]) -> dict[str, PassOption]:

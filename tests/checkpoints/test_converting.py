@@ -270,7 +270,11 @@ def test_the_command_explains_itself(model: pathlib.Path, tmp_path: pathlib.Path
         ([model], "expected IN and OUT, got 1 arguments"),
         ([model, tmp_path / "no" / "out"], "cannot convert"),
         ([tmp_path / "none", tmp_path / "out"], "No such file or directory"),
-        ([model, tmp_path / "out", "--scale-offset=5", "--layout=tile"], "offset: got 5"),
+        ([model, tmp_path / "out", "--scale-offset=5", "--layout=tile"], "mx-opt: flag --scale-offset=5: "),
+        (
+            [model, tmp_path / "out", "--scale-offset=4"],
+            "mx-opt: --scale-offset is 4, wanted 0 for --layout=logical: only tiles have pack offsets\n",
+        ),
         ([model, tmp_path / "out", "--layout=rows"], "--layout=rows"),
         ([__file__, tmp_path / "out"], "not a valid safetensors file"),
         ([model, "-"], "mx-opt: OUT is -, which is standard output; name a file\n"),

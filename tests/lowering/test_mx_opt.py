@@ -3,13 +3,14 @@
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from lowering import PASSES, Diagnostic
-from lowering.mx_opt import report_crash
-from tests.lowering.tools import CONFIG_TEXT, FIXTURES, hlo, mx_opt, stablehlo
+from lowering.mx_opt import COMMANDS, report_crash
+from tests.lowering.tools import CONFIG_TEXT, FIXTURES, Result, hlo, mx_opt, stablehlo
 
 BAD = hlo(operand="f32[4,64]").encode()
 PASS = "--passes=legalize-quantize-mx"
@@ -224,7 +225,47 @@ def test_console_script() -> None:
     assert good.stdout == mx_opt("-", PASS, stdin=hlo().encode()).stdout
     assert console("-", PASS, stdin=BAD).returncode == 1
     assert console("--nonsense").returncode == 2
-    assert console("--help").stdout.startswith(b"usage: mx-opt FILE")
+
+
+@pytest.mark.parametrize("word", ["--help", "-h", "-help", "help"])
+def test_help_lists_every_command(word: str) -> None:
+    bare = mx_opt()
+    assert (bare.status, bare.stdout) == (2, b"")
+    usage = bare.stderr.removeprefix("mx-opt: nothing to do\n")
+    assert all(f" mx-opt {command} " in usage or f" mx-opt {command}\n" in usage for command in COMMANDS)
+    result = mx_opt(word)
+    assert (result.status, result.stderr) == (0, "")
+    assert result.text.startswith(usage.rstrip() + "\n\nusage: mx-opt FILE ")
+    assert "\n  --passes: Passes to run" in result.text
+
+
+def test_version() -> None:
+    with (FIXTURES.parent / "pyproject.toml").open("rb") as file:
+        version = tomllib.load(file)["project"]["version"]
+    assert mx_opt("--version") == Result(0, f"mx-opt {version}\n".encode(), "")
+
+
+def test_a_mistyped_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = mx_opt("inspct", "x.hlo")
+    assert (result.status, result.stdout) == (2, b"")
+    assert result.stderr.startswith(
+        "mx-opt: inspct is neither a file nor a command; "
+        "the commands are bir, convert, explain, inspect, passes, rules, run, validate\nusage: mx-opt FILE "
+    )
+    (tmp_path / "inspct").write_text("func.func @main() { return }")
+    assert mx_opt("inspct").status == 0
+    assert mx_opt("x.hlo").stderr == "mx-opt: cannot read x.hlo: No such file or directory\n"
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "bad.mlir").write_text("module {")
+    (tmp_path / "empty.hlo").touch()
+    assert mx_opt("inspect", tmp_path / "bad.mlir").stderr.startswith(
+        f"[ERROR] [MX001] {tmp_path}/bad.mlir looks like StableHLO text and cannot be read as that: "
+    )
+    assert mx_opt(tmp_path / "empty.hlo").stderr.startswith(f"[ERROR] [MX001] {tmp_path}/empty.hlo is empty - ")
+    assert mx_opt("-", stdin=b"module {").stderr.startswith("[ERROR] [MX001] <stdin> looks like StableHLO text ")
 
 
 def test_input_that_crashes_jaxlib_is_a_diagnostic() -> None:

@@ -193,8 +193,8 @@ def test_composite_in_hlo_is_read_as_a_call() -> None:
 @pytest.mark.parametrize(
     ("data", "cause"),
     [
-        (b"", "the input is empty"),
-        (b"  \n", "the input is empty"),
+        (b"", "m.hlo is empty"),
+        (b"  \n", "m.hlo is empty"),
         (b"HloModule", "looks like HLO text"),
         (b"HloModule m\nENTRY e { ROOT x = f32[2] parameter(0", "looks like HLO text"),
         (b"module {", "looks like StableHLO text"),
@@ -204,16 +204,16 @@ def test_composite_in_hlo_is_read_as_a_call() -> None:
         (b"ML\xefR", "looks like MLIR bytecode"),
         (b"ML\xefR\x0d\x01StableHLO_v1.0.0\x00", "looks like StableHLO portable artifact"),
         (b"\x18\x00\x00\x00\xff ML\xefR", "looks like jax.export blob"),
-        (b"module {}", "the module is empty"),
+        (b"module {}", "the module in m.hlo is empty"),
         (b'func.func @f() { "tosa.add"() : () -> () return }', "looks like StableHLO text"),
     ],
 )
 def test_unreadable_input_is_a_diagnostic(data: bytes, cause: str) -> None:
     with pytest.raises(LoweringError) as caught:
-        read_module(data)
+        read_module(data, "m.hlo")
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == "MX001"
-    assert cause in diagnostic.cause
+    assert cause in diagnostic.cause and "m.hlo" in diagnostic.cause
     assert "\n" not in diagnostic.cause
 
 

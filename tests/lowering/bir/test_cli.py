@@ -128,6 +128,23 @@ def test_a_tile_that_does_not_fit(module: Path) -> None:
     result = mx_opt(module, *LOWER, "--sbuf-budget=10")
     assert result.status == 1
     assert "a tile of 1 columns wants 25 bytes per partition of SBUF for its buffers; 10 are available" in result.stderr
+    assert result.stderr.endswith(" - change the option (sbuf-budget, tile-columns, target) or the call it names\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "wanted"),
+    [
+        ("--tile-columns=-3", "-3 is not an integer in the range [0, 16383]"),
+        ("--tile-columns=16384", "16384 is not an integer in the range [0, 16383]"),
+        ("--sbuf-budget=0", "0 is not an integer in the range [1, 245752]"),
+        ("--sbuf-budget=245753", "245753 is not an integer in the range [1, 245752]"),
+        ("--sbuf-budget=abc", "invalid literal for int() with base 10: 'abc'"),
+    ],
+)
+def test_options_out_of_range_name_the_flag(module: Path, option: str, wanted: str) -> None:
+    result = mx_opt(module, *LOWER, option)
+    assert (result.status, result.stdout) == (2, b"")
+    assert result.stderr.startswith(f"mx-opt: flag {option}: {wanted}\n")
 
 
 def test_verify() -> None:
