@@ -25,9 +25,12 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     before = _existing(path)
     place = None if _is_special(path, before) else path.resolve()
-    handle, name = tempfile.mkstemp(
-        prefix=f".{path.name[:_PREFIX_CHARACTERS]}.", dir=None if place is None else place.parent
-    )
+    try:
+        handle, name = tempfile.mkstemp(
+            prefix=f".{path.name[:_PREFIX_CHARACTERS]}.", dir=None if place is None else place.parent
+        )
+    except OSError as e:
+        raise type(e)(e.errno, e.strerror, str(path)) from None  # not the temporary file's name
     os.close(handle)
     temporary = Path(name)
     try:

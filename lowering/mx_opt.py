@@ -4,7 +4,6 @@ Exit status: 0 when all is well, 1 when there are diagnostics, 2 when the comman
 """
 
 import faulthandler
-import importlib.metadata
 import io
 import os
 import sys
@@ -77,7 +76,7 @@ def _run_reporting(arguments: Sequence[str]) -> int:
             sys.stdout.write(f"{_USAGE}\n{optimize.declare().help()}")
             return 0
         if first == "--version":
-            sys.stdout.write(f"mx-opt {_version()}\n")
+            sys.stdout.write(f"mx-opt {jax_mx.__version__}\n")
             return 0
         if first in COMMANDS:
             return COMMANDS[first](others)
@@ -92,13 +91,6 @@ def _run_reporting(arguments: Sequence[str]) -> int:
         for diagnostic in e.diagnostics:
             sys.stderr.write(f"{diagnostic}\n")
         return 1
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("jax-mx")
-    except importlib.metadata.PackageNotFoundError:
-        return "of a source tree that is not installed"
 
 
 def _is_mistyped(first: str) -> bool:

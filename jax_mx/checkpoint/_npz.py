@@ -1,6 +1,5 @@
 """`save_npz` and `load_npz`: named arrays and `MXArray`s in numpy's own format, with their metadata."""
 
-import errno
 import io
 import os
 import zipfile
@@ -85,8 +84,6 @@ def save_npz(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
                 f"arrays: got members named {name!r} and {name + _SUFFIX!r}, want names that differ in more than "
                 f"{_SUFFIX}, which is added to each"
             )
-    if not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     # Not numpy.savez, whose own parameters are names that no array could have.
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
         for name, array in members.items():

@@ -3,11 +3,11 @@
 import json
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
+import jax_mx
 from lowering import PASSES, Diagnostic
 from lowering.mx_opt import COMMANDS, report_crash
 from tests.lowering.tools import CONFIG_TEXT, FIXTURES, Result, hlo, mx_opt, stablehlo
@@ -240,9 +240,7 @@ def test_help_lists_every_command(word: str) -> None:
 
 
 def test_version() -> None:
-    with (FIXTURES.parent / "pyproject.toml").open("rb") as file:
-        version = tomllib.load(file)["project"]["version"]
-    assert mx_opt("--version") == Result(0, f"mx-opt {version}\n".encode(), "")
+    assert mx_opt("--version") == Result(0, f"mx-opt {jax_mx.__version__}\n".encode(), "")
 
 
 def test_a_mistyped_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
