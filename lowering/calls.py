@@ -199,6 +199,11 @@ def take_matches(module: Module, target: str, owner: str) -> list[Call]:
     return match(module, target) if kept is None else kept
 
 
+def forget_matches(module: Module) -> None:
+    """Forgets the calls that were kept for passes: some may have been erased. Passes match anew."""
+    _found(module).matches.clear()
+
+
 def target_of(op: Any) -> str:
     """Returns the target of a custom call, or a composite's name without its namespace.
 

@@ -40,6 +40,7 @@ class LegalizeQuantizeMx:
 
     name: ClassVar[str] = "legalize-quantize-mx"
     summary: ClassVar[str] = "Turn QuantizeMX calls into QuantizeMX_{bf16,f16}_{e5m2,e4m3fn} calls with shape metadata."
+    keeps_calls: ClassVar[bool] = True
 
     target: Target = field(default=Target.TRN3, metadata={"doc": "Hardware generation to validate for."})
     allow_fp4: bool = field(default=False, metadata={"doc": "Accept float4_e2m1fn with 16-bit containers."})

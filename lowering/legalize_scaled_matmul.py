@@ -35,6 +35,7 @@ class LegalizeScaledMatmul:
 
     name: ClassVar[str] = "legalize-scaled-matmul"
     summary: ClassVar[str] = "Turn __op$block_scaled_dot calls into ScaledMatmul_* calls with dimension metadata."
+    keeps_calls: ClassVar[bool] = True
 
     validate: bool = field(
         default=True, metadata={"doc": "Skip the check of the contract; a malformed call is then tagged silently."}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
 
+from lowering.calls import forget_matches
 from lowering.diagnostics import Diagnostic, LoweringError, Severity
 from lowering.hlo_adapter import has_nested_tuples
 from lowering.module import Module
@@ -18,7 +19,11 @@ from lowering.reading import verify
 
 @runtime_checkable
 class Pass(Protocol):
-    """What the pipeline asks of a pass."""
+    """What the pipeline asks of a pass.
+
+    A pass whose rewriting erases no call that another pass may have matched can say so, `keeps_calls: ClassVar[bool] =
+    True`; then the others need not match again.
+    """
 
     name: ClassVar[str]
     summary: ClassVar[str]
@@ -75,6 +80,8 @@ def run_passes(
             rewritten = p.rewrite(module)
             if rewritten:
                 module.mark_changed()
+                if not getattr(p, "keeps_calls", False):
+                    forget_matches(module)
             seconds = checking + time.perf_counter() - started
             reports.append(PassReport(name=p.name, rewritten=rewritten, seconds=seconds))
             if after_each is not None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lowering._compat import ir
-from lowering.calls import CUSTOM_CALL, FRONTEND_ATTRIBUTES, Call, Signature
+from lowering.calls import CUSTOM_CALL, FRONTEND_ATTRIBUTES, Call, Signature, forget_matches
 from lowering.module import Module
 
 _KEPT_ATTRIBUTES = ("mhlo.sharding", "sdy.sharding", "has_side_effect", "xla_shape")
@@ -145,6 +145,7 @@ def remove_decompositions(module: Module, names: set[str]) -> None:
     for op in list(module.mlir.body.operations):
         if op.operation.name == "func.func" and op.attributes["sym_name"].value in names - used and _is_private(op):
             op.operation.erase()
+    forget_matches(module)  # calls of another pass may have been in them
 
 
 def decomposition_of(op: Any) -> str:
