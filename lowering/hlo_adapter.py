@@ -42,7 +42,7 @@ def prepare_for_stablehlo(proto: bytes, name_needles: tuple[bytes, ...], is_dict
     for computation in edit.computations():
         _unfold_tuple_constants(computation)
         for instruction in computation.instructions:
-            if instruction.get_int(p.IS_COMPOSITE) and _is_tuple(instruction):
+            if instruction.get_int(p.IS_COMPOSITE) and is_tuple(instruction):
                 _unwrap_composite(instruction)
             if instruction.get_bytes(p.OPCODE) == b"custom-call":
                 _check_typed_ffi(instruction, is_dictionary)
@@ -132,7 +132,7 @@ def _unfold_tuple_constants(computation: Computation) -> None:
 
     for instruction in computation.instructions:
         literal = instruction.get_bytes(p.LITERAL)
-        if instruction.get_bytes(p.OPCODE) == b"constant" and _is_tuple(instruction):
+        if instruction.get_bytes(p.OPCODE) == b"constant" and is_tuple(instruction):
             whole = unfold(instruction.get_bytes(p.SHAPE), Message.parse(literal), instruction.get_bytes(p.NAME))
             kept = [f for f in instruction.fields if f[0] not in (p.NAME, p.OPCODE, p.SHAPE, p.LITERAL, p.OPERANDS)]
             out.append(Message(whole.fields + kept))
@@ -141,7 +141,8 @@ def _unfold_tuple_constants(computation: Computation) -> None:
     computation.instructions = out
 
 
-def _is_tuple(instruction: Message) -> bool:
+def is_tuple(instruction: Message) -> bool:
+    """Whether an instruction gives a tuple."""
     return Message.parse(instruction.get_bytes(p.SHAPE)).get_int(p.SHAPE_ELEMENT_TYPE) == p.TUPLE_ELEMENT_TYPE
 
 
@@ -168,7 +169,7 @@ def _fold(computation: Computation, prefixes: tuple[bytes, ...]) -> None:
             if whole is None or whole.get_bytes(p.OPCODE) != b"tuple":
                 continue
             ids = whole.get_ints(p.OPERANDS)
-            literals = [_literal(by_id[i], by_id) for i in ids]
+            literals = [constant_literal(by_id[i], by_id) for i in ids]
             if None in literals:
                 continue
             literal = Message([(p.LITERAL_SHAPE, p.BYTES, whole.get_bytes(p.SHAPE))])
@@ -182,18 +183,19 @@ def _fold(computation: Computation, prefixes: tuple[bytes, ...]) -> None:
     computation.instructions = [i for i in computation.instructions if i.get_int(p.ID) not in removed]
 
 
-def _literal(instruction: Message, by_id: dict[int, Message]) -> bytes | None:
-    """Returns the literal of a constant, also of one that jaxlib wrote as a broadcast scalar; None for all else."""
+def constant_literal(instruction: Message, by_id: dict[int, Message]) -> bytes | None:
+    """Returns the literal of a constant, also of one that jaxlib wrote as a broadcast s64 scalar; None for all else."""
     opcode = instruction.get_bytes(p.OPCODE)
     if opcode == b"constant":
         return instruction.get_bytes(p.LITERAL)
     if opcode != b"broadcast":
         return None
     scalar = by_id[instruction.get_ints(p.OPERANDS)[0]]
-    if scalar.get_bytes(p.OPCODE) != b"constant":
+    values = Message.parse(scalar.get_bytes(p.LITERAL)).get_ints(p.LITERAL_S64)
+    if scalar.get_bytes(p.OPCODE) != b"constant" or not values:
         return None
     shape = instruction.get_bytes(p.SHAPE)
     count = math.prod(Message.parse(shape).get_ints(p.SHAPE_DIMENSIONS))
     literal = Message([(p.LITERAL_SHAPE, p.BYTES, shape)])
-    literal.set_ints(p.LITERAL_S64, Message.parse(scalar.get_bytes(p.LITERAL)).get_ints(p.LITERAL_S64) * count)
+    literal.set_ints(p.LITERAL_S64, values * count)
     return literal.serialize()

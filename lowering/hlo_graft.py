@@ -4,17 +4,23 @@ Inside XLA's compilation a module has fusions, layouts and backend configuration
 through StableHLO. So the module stays a protocol buffer: a custom call becomes a `call` of computations copied in.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from lowering import hlo_proto as p
-from lowering.calls import COMPOSITE, CUSTOM_CALL, describe, target_of
+from lowering.calls import CUSTOM_CALL, describe
 from lowering.diagnostics import Diagnostic, LoweringError, error
 from lowering.expansion import MxOp, is_mx_target, operation_of
+from lowering.hlo_adapter import is_tuple
+from lowering.hlo_excerpt import Excerpt
 from lowering.hlo_proto import Computation, Message, ModuleEdit
+from lowering.module import Module
 from lowering.reading import read_module
 
 NEEDLES = (b"QuantizeMX", b"__op$block_scaled_dot", b"ScaledMatmul_")
 """A module without any of these has no MX call."""
+
+_Found = tuple[Message, dict[int, Message]]
+"""A call, and the instructions of its computation by id."""
 
 
 def expand_in_proto(proto: bytes, implementation: Callable[[MxOp], bytes]) -> tuple[bytes, int]:
@@ -32,46 +38,70 @@ def expand_in_proto(proto: bytes, implementation: Callable[[MxOp], bytes]) -> tu
     Raises:
         LoweringError: With the reason for every call that cannot be expanded.
     """
-    operations = _operations_by_name(proto)
     edit = ModuleEdit(Message.parse(proto), NEEDLES)
+    found = [
+        (computation, {i.get_int(p.ID): i for i in computation.instructions}) for computation in edit.computations()
+    ]
+    calls = [(call, by_id) for computation, by_id in found for call in computation.instructions if _is_mx_call(call)]
+    if not calls:
+        return proto, 0
+    operations = _operations_by_name(edit.module, calls)
     graft = _Graft(edit.module, implementation)
-    count = 0
-    for computation in edit.computations():
+    for computation, by_id in found:
         for index, instruction in enumerate(computation.instructions):
-            target = instruction.get_bytes(p.TARGET).decode(errors="replace")
-            if instruction.get_bytes(p.OPCODE) == b"custom-call" and is_mx_target(target):
+            if _is_mx_call(instruction):
                 name = instruction.get_bytes(p.NAME).decode()
-                computation.instructions[index] = _call(instruction, computation, graft.entry(operations[name]))
-                count += 1
-    return edit.serialize(graft.computations), count
+                computation.instructions[index] = _call(instruction, by_id, graft.entry(operations[name]))
+    return edit.serialize(graft.computations), len(calls)
 
 
-def _operations_by_name(proto: bytes) -> dict[str, MxOp]:
-    module = read_module(proto, "XLA's module")
+def _is_mx_call(instruction: Message) -> bool:
+    target = instruction.get_bytes(p.TARGET).decode(errors="replace")
+    return instruction.get_bytes(p.OPCODE) == b"custom-call" and is_mx_target(target)
+
+
+def _operations_by_name(original: Message, calls: Sequence[_Found]) -> dict[str, MxOp]:
+    module = _read(original, calls)
     operations: dict[str, MxOp] = {}
     diagnostics: list[Diagnostic] = []
     with module.context:
-        for op in module.operations_named(CUSTOM_CALL, COMPOSITE):
-            if is_mx_target(target_of(op)):
-                call = describe(module, op)
-                try:
-                    operations[call.name] = operation_of(call)
-                except LoweringError as e:
-                    diagnostics += e.diagnostics
+        for op in module.operations_named(CUSTOM_CALL):
+            call = describe(module, op)
+            try:
+                operations[call.name] = operation_of(call)
+            except LoweringError as e:
+                diagnostics += e.diagnostics
     if diagnostics:
         raise LoweringError(diagnostics)
     return operations
 
 
-def _call(old: Message, computation: Computation, entry: int) -> Message:
+def _read(original: Message, calls: Sequence[_Found]) -> Module:
+    """Reads a module's MX calls and nothing else of it, which jaxlib may be unable to convert."""
+    excerpt = Excerpt(original)
+    for call, by_id in calls:
+        excerpt.add(call, by_id)
+    try:
+        return read_module(excerpt.serialize(), "XLA's module")
+    except LoweringError as e:
+        name = original.get_bytes(p.NAME).decode(errors="replace")
+        targets = sorted({call.get_bytes(p.TARGET).decode(errors="replace") for call, _ in calls})
+        # read_module speaks of the form of an input, which the user did not give; the reason comes after the colon.
+        reason = e.diagnostics[0].cause.partition(": ")[2]
+        raise error(
+            "MX007",
+            f"jaxlib cannot convert the calls of {', '.join(targets)} in XLA's own module {name}: {reason}",
+            "correct the calls; their operands, results and configuration are all that was converted",
+        ) from None
+
+
+def _call(old: Message, by_id: dict[int, Message], entry: int) -> Message:
     """Returns a call instruction in place of a custom call: same name, shape, metadata and arrays."""
-    by_id = {i.get_int(p.ID): i for i in computation.instructions}
     arrays = []
     for operand in old.get_ints(p.OPERANDS):
-        shape = by_id[operand].get_bytes(p.SHAPE)
-        if Message.parse(shape).get_int(p.SHAPE_ELEMENT_TYPE) != p.TUPLE_ELEMENT_TYPE:
+        if not is_tuple(by_id[operand]):
             arrays.append(operand)
-            _check_layout(shape, old)
+            _check_layout(by_id[operand].get_bytes(p.SHAPE), old)
     _check_layout(old.get_bytes(p.SHAPE), old)
     kept = (p.NAME, p.SHAPE, p.METADATA, p.ID, p.CONTROL_PREDECESSORS)
     new = Message([f for f in old.fields if f[0] in kept])
