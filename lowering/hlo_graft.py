@@ -51,7 +51,7 @@ def expand_in_proto(proto: bytes, implementation: Callable[[MxOp], bytes]) -> tu
         for index, instruction in enumerate(computation.instructions):
             if _is_mx_call(instruction):
                 name = instruction.get_bytes(p.NAME).decode()
-                computation.instructions[index] = _call(instruction, by_id, graft.entry(operations[name]))
+                computation.instructions[index] = _call(instruction, by_id, graft.copy(operations[name]))
     return edit.serialize(graft.computations), len(calls)
 
 
@@ -126,22 +126,19 @@ def _check_layout(shape: bytes, call: Message) -> None:
 
 
 class _Graft:
-    """Copies expansions into a module under fresh ids and names, one copy for equal operations."""
+    """Copies expansions into a module under fresh ids and names.
+
+    Every call gets a copy of its own: at this stage of XLA's compilation no two instructions call the same computation.
+    """
 
     def __init__(self, module: Message, implementation: Callable[[MxOp], bytes]):
         self._implementation = implementation
         existing = [Message.parse(c) for c in module.all_bytes(p.MODULE_COMPUTATIONS)]
         self._next_id = 1 + max((c.get_int(p.COMPUTATION_ID) for c in existing), default=0)
-        self._entries: dict[MxOp, int] = {}
         self.computations: list[Computation] = []
 
-    def entry(self, operation: MxOp) -> int:
-        """Returns the id of the computation to call for an operation."""
-        if operation not in self._entries:
-            self._entries[operation] = self._copy(operation)
-        return self._entries[operation]
-
-    def _copy(self, operation: MxOp) -> int:
+    def copy(self, operation: MxOp) -> int:
+        """Adds what an operation computes; returns the id of the computation to call."""
         module = Message.parse(self._implementation(operation))
         computations = [Computation.parse(c) for c in module.all_bytes(p.MODULE_COMPUTATIONS)]
         new_ids = {c.message.get_int(p.COMPUTATION_ID): self._next_id + n for n, c in enumerate(computations)}

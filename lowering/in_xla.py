@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import jax
+from jax.experimental.compilation_cache import compilation_cache
 
 from lowering import _compat
 from lowering.diagnostics import Diagnostic, LoweringError, error
@@ -43,6 +44,7 @@ class Hook:
     modules: int = 0
     expanded: int = 0
     failures: list[Diagnostic] = field(default_factory=list)
+    _cache_was_on: bool = field(default=False, repr=False)
     _capturing: bool = field(default=False, repr=False)
     _captured: bytes = field(default=b"", repr=False)
 
@@ -94,7 +96,8 @@ def start_in_xla() -> Hook:
     """
     if _enabled:
         raise RuntimeError("MX calls are already expanded in XLA; call stop_in_xla first")
-    hook = Hook()
+    hook = Hook(_cache_was_on=jax.config.jax_enable_compilation_cache)  # type: ignore[attr-defined]
+    _use_compilation_cache(False)
     _compat.register_hlo_module_transformation(
         hook, name=HOOK_NAME, stage=_compat.PipelineStage.PRE_SCHEDULER, platforms="cpu"
     )
@@ -111,12 +114,19 @@ def stop_in_xla() -> Hook:
     if not _enabled:
         raise RuntimeError("MX calls are not expanded in XLA; call start_in_xla first")
     hook = _enabled.pop()
+    _use_compilation_cache(hook._cache_was_on)
     cleared = _compat.clear_hlo_module_transformation(
         HOOK_NAME, stage=_compat.PipelineStage.PRE_SCHEDULER, platforms="cpu"
     )
     if not cleared:
         raise RuntimeError(f"XLA does not know the transformation {HOOK_NAME}: something else has cleared it")
     return hook
+
+
+def _use_compilation_cache(on: bool) -> None:
+    """Switches the persistent compilation cache: what it holds was compiled without the hook, or would be with it."""
+    jax.config.update("jax_enable_compilation_cache", on)
+    compilation_cache.reset_cache()  # jax asks the flag once and remembers the answer
 
 
 @contextlib.contextmanager
@@ -130,9 +140,7 @@ def enable_in_xla() -> Iterator[Hook]:
         LoweringError: At the end, when calls could not be expanded, or when XLA compiled nothing at all meanwhile
             (code MX007): the functions run were compiled before, so the block did not do what it seems to.
     """
-    cache = jax.config.jax_enable_compilation_cache  # type: ignore[attr-defined]
     hook = start_in_xla()
-    jax.config.update("jax_enable_compilation_cache", False)
     try:
         yield hook
     except (jax.errors.JaxRuntimeError, LoweringError) as e:
@@ -140,7 +148,6 @@ def enable_in_xla() -> Iterator[Hook]:
             raise LoweringError(hook.failures) from e
         raise
     finally:
-        jax.config.update("jax_enable_compilation_cache", cache)
         stop_in_xla()
     if hook.failures:
         raise LoweringError(hook.failures)

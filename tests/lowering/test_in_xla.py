@@ -1,5 +1,7 @@
 """MX calls inside XLA's own compilation: same bits as the inline implementation, and no trace afterwards."""
 
+import contextlib
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -8,6 +10,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 from jax.sharding import NamedSharding, PartitionSpec
 
 import jax_mx
@@ -235,3 +238,57 @@ def test_many_calls_are_read_as_one_module_with_one_array() -> None:
     (module,) = read
     assert len(module.operations_named("stablehlo.custom_call")) == count
     assert len(argument_shapes(module)) == 1
+
+
+def equal_calls(x: jax.Array) -> Any:
+    """The same operation several times: side by side, in both branches of a condition and in a loop."""
+    either = jax.lax.cond(x[0, 0] > 0, jax_mx.quantize_mx, lambda x: jax_mx.quantize_mx(x * 2), x)
+
+    def body(i: int, carry: Any) -> Any:
+        return jax_mx.quantize_mx(x * jnp.bfloat16(3))
+
+    return jax_mx.quantize_mx(x), jax_mx.quantize_mx(-x), either, jax.lax.fori_loop(0, 2, body, jax_mx.quantize_mx(x))
+
+
+def test_equal_calls_each_have_an_expansion() -> None:
+    x = array(9)
+    expected = jax.jit(equal_calls)(x)
+    with enable_in_xla() as hook, jax_mx.lowering_mode("custom_call"):
+        found = jax.jit(lambda x: equal_calls(x))(x)
+    assert hook.expanded == 5  # XLA computes what is asked twice once
+    for a, b in zip(bytes_of(expected), bytes_of(found), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("as_pair", [False, True])
+def test_the_persistent_compilation_cache_is_left_alone(tmp_path: Path, as_pair: bool) -> None:
+    def compile_one(factor: float) -> None:
+        jax.block_until_ready(jax.jit(lambda x: x * factor)(array(10)))
+
+    options = {
+        "jax_compilation_cache_dir": str(tmp_path),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    before = {name: getattr(jax.config, name) for name in options}
+    try:
+        for name, value in options.items():
+            jax.config.update(name, value)
+        compile_one(11)
+        cached = set(tmp_path.iterdir())
+        assert cached
+        with contextlib.ExitStack() as stack:
+            if as_pair:
+                start_in_xla()
+                stack.callback(stop_in_xla)
+            else:
+                stack.enter_context(enable_in_xla())
+            with jax_mx.lowering_mode("custom_call"):
+                jax.block_until_ready(jax.jit(lambda x: jax_mx.quantize_mx(x * 13))(array(10)))
+        assert set(tmp_path.iterdir()) == cached
+        compile_one(17)
+        assert set(tmp_path.iterdir()) > cached
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
+        compilation_cache.reset_cache()
