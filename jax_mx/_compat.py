@@ -95,11 +95,36 @@ def permuted_sharding(aval: Any, order: tuple[int, ...]) -> Any:
     return sharding.update(spec=sharding.spec.update(partitions=partitions))
 
 
-def batched_sharding(sharding: Any, at: int) -> Any:
-    """The sharding of a result that has one more, unsharded, dimension."""
+def register_batcher(primitive: Any, batch: Callable[..., Any]) -> None:
+    """Sets how `jax.vmap` maps a primitive of one result.
+
+    Args:
+        primitive: the primitive.
+        batch: from the mesh axes with explicit types that the mapped dimension is sharded over (None for none), the
+            operands, their mapped dimensions, at least one of them not None, and the parameters, gives the result and
+            its mapped dimension. The primitives of jax know those mesh axes too: no operand's type need tell them.
+    """
+
+    def batch_mapped(axis_data: Any, operands: Sequence[Any], mapped: Sequence[int | None], **params: Any) -> Any:
+        if all(at is None for at in mapped):
+            return primitive.bind(*operands, **params), None
+        return batch(axis_data.explicit_mesh_axis, operands, mapped, **params)
+
+    batching.fancy_primitive_batchers[primitive] = batch_mapped
+
+
+def with_mapped_dimension(x: Any, at: int | None, to: int, size: int, mesh_axes: Any) -> Any:
+    """`x` with its mapped dimension moved from `at` to `to`; without one it is repeated, sharded over `mesh_axes`."""
+    return batching.broadcast(x, size, to, mesh_axes) if at is None else jax.numpy.moveaxis(x, at, to)
+
+
+def batched_sharding(sharding: Any, at: int, mesh_axes: Any) -> Any:
+    """The sharding of a result that has one more dimension, mapped and sharded over `mesh_axes` (None for none)."""
     if sharding is None:
         return None
-    partitions = (*sharding.spec.partitions[:at], None, *sharding.spec.partitions[at:])
+    partitions = sharding.spec.partitions
+    partitions += (None,) * (at - len(partitions))  # a spec may be shorter than the result's rank
+    partitions = (*partitions[:at], mesh_axes, *partitions[at:])
     return sharding.update(spec=sharding.spec.update(partitions=partitions))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jax_mx._compat import Primitive, auto_insert_reshard, batching
+from jax_mx._compat import Primitive, auto_insert_reshard, register_batcher, with_mapped_dimension
 from jax_mx._formats import LANES, ElementFormat
 
 dequantize_mx_p = Primitive("dequantize_mx")
@@ -40,20 +40,23 @@ def _abstract_eval(data: Any, scale: Any, *, fmt: ElementFormat, axis: int, out_
 
 
 def _batch(
-    args: Sequence[jax.Array], dims: Sequence[int | None], *, fmt: ElementFormat, axis: int, out_dtype: Any
+    mesh_axes: Any,
+    args: Sequence[jax.Array],
+    dims: Sequence[int | None],
+    *,
+    fmt: ElementFormat,
+    axis: int,
+    out_dtype: Any,
 ) -> tuple[jax.Array, int]:
     size = next(x.shape[dim] for x, dim in zip(args, dims, strict=True) if dim is not None)
     if dims[0] is not None and dims[0] == dims[1]:
         batch_dim = dims[0]
     else:
         batch_dim = 0
-        args = [
-            jnp.broadcast_to(x, (size, *x.shape)) if dim is None else jnp.moveaxis(x, dim, 0)
-            for x, dim in zip(args, dims, strict=True)
-        ]
+        args = [with_mapped_dimension(x, dim, 0, size, mesh_axes) for x, dim in zip(args, dims, strict=True)]
     return bind(*args, fmt=fmt, axis=axis + (batch_dim <= axis), out_dtype=out_dtype), batch_dim
 
 
 dequantize_mx_p.def_impl(_run_eagerly)
 dequantize_mx_p.def_abstract_eval(_abstract_eval)
-batching.primitive_batchers[dequantize_mx_p] = _batch
+register_batcher(dequantize_mx_p, _batch)

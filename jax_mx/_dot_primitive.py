@@ -24,10 +24,10 @@ from jax_mx._compat import (
     ad,
     auto_insert_reshard,
     batched_sharding,
-    batching,
     dot_general_aval,
     mlir,
     permuted_sharding,
+    register_batcher,
     with_whole_blocks,
 )
 from jax_mx._dequantize import dequantize
@@ -164,6 +164,7 @@ def _abstract_eval(
 
 def _batcher(primitive: Any) -> Callable[..., tuple[jax.Array, int]]:
     def batch(
+        mesh_axes: Any,
         operands: Sequence[jax.Array],
         mapped: Sequence[int | None],
         *,
@@ -173,7 +174,7 @@ def _batcher(primitive: Any) -> Callable[..., tuple[jax.Array, int]]:
     ) -> tuple[jax.Array, int]:
         ranks = [x.ndim - (at is not None) for x, at in zip(operands, mapped, strict=True)]
         dims, out_at = dimension_numbers.mapped((mapped[0], mapped[1]), (ranks[0], ranks[1]))
-        out_sharding = batched_sharding(out_sharding, out_at)
+        out_sharding = batched_sharding(out_sharding, out_at, mesh_axes)
         return _bind(primitive, *operands, dimension_numbers=dims, out_sharding=out_sharding, **params), out_at
 
     return batch
@@ -251,7 +252,7 @@ def _register(primitive: Any, multiply: Callable[..., jax.Array], *params: str) 
 
     primitive.def_impl(run_eagerly)
     primitive.def_abstract_eval(_abstract_eval)
-    batching.primitive_batchers[primitive] = _batcher(primitive)
+    register_batcher(primitive, _batcher(primitive))
     mlir.register_lowering(primitive, mlir.lower_fun(multiply, multiple_results=False))
 
 

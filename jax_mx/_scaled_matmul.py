@@ -20,9 +20,10 @@ from jax_mx._compat import (
     api_boundary,
     auto_insert_reshard,
     batched_sharding,
-    batching,
     canonicalize_sharding,
     dot_general_aval,
+    register_batcher,
+    with_mapped_dimension,
 )
 from jax_mx._dot_dims import DotDims, check_dimension_numbers
 from jax_mx._formats import DTypeLike, ElementFormat, as_format
@@ -142,6 +143,7 @@ def _abstract_eval(
 
 
 def _batch(
+    mesh_axes: Any,
     operands: Sequence[jax.Array],
     mapped: Sequence[int | None],
     *,
@@ -149,34 +151,27 @@ def _batch(
     out_sharding: Any,
     **params: Any,
 ) -> tuple[jax.Array, int]:
-    lhs, lhs_at = _aligned(operands[:2], mapped[:2])
-    rhs, rhs_at = _aligned(operands[2:], mapped[2:])
+    lhs, lhs_at = _aligned(mesh_axes, operands[:2], mapped[:2])
+    rhs, rhs_at = _aligned(mesh_axes, operands[2:], mapped[2:])
     ranks = (lhs[0].ndim - (lhs_at is not None), rhs[0].ndim - (rhs_at is not None))
     dims, out_at = dimension_numbers.mapped((lhs_at, rhs_at), ranks)
-    out_sharding = batched_sharding(out_sharding, out_at)
+    out_sharding = batched_sharding(out_sharding, out_at, mesh_axes)
     return bind(*lhs, *rhs, dimension_numbers=dims, out_sharding=out_sharding, **params), out_at
 
 
 def _aligned(
-    operands: Sequence[jax.Array], mapped: Sequence[int | None]
+    mesh_axes: Any, operands: Sequence[jax.Array], mapped: Sequence[int | None]
 ) -> tuple[tuple[jax.Array, jax.Array], int | None]:
     """Data and scale of one side with their mapped dimension at the same place; where one has none, it is repeated."""
     (data, scale), (data_at, scale_at) = operands, mapped
     if data_at is None and scale_at is not None:
-        data = jnp.broadcast_to(data, (scale.shape[scale_at], *data.shape))
+        data = with_mapped_dimension(data, None, 0, scale.shape[scale_at], mesh_axes)
         data_at = 0
     if data_at is not None:
-        if scale_at is None:
-            scale = jnp.broadcast_to(jnp.expand_dims(scale, data_at), _with(scale.shape, data_at, data.shape[data_at]))
-        else:
-            scale = jnp.moveaxis(scale, scale_at, data_at)
+        scale = with_mapped_dimension(scale, scale_at, data_at, data.shape[data_at], mesh_axes)
     return (data, scale), data_at
-
-
-def _with(shape: tuple[int, ...], at: int, length: int) -> tuple[int, ...]:
-    return (*shape[:at], length, *shape[at:])
 
 
 scaled_matmul_mx_p.def_impl(_run_eagerly)
 scaled_matmul_mx_p.def_abstract_eval(_abstract_eval)
-batching.primitive_batchers[scaled_matmul_mx_p] = _batch
+register_batcher(scaled_matmul_mx_p, _batch)

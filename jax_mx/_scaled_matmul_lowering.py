@@ -22,7 +22,7 @@ import numpy as np
 from jax import lax
 
 from jax_mx import _scaled_matmul, _shardy
-from jax_mx._compat import mlir
+from jax_mx._compat import batched_sharding, mlir
 from jax_mx._dequantize import dequantize
 from jax_mx._dot_dims import DotDims
 from jax_mx._formats import ElementFormat
@@ -107,7 +107,9 @@ def _lower_custom_call(ctx: Any, *operands: Any, **params: Any) -> Any:
     return results
 
 
-def _multiply_as_matrices(*operands: jax.Array, dimension_numbers: DotDims, **params: Any) -> jax.Array:
+def _multiply_as_matrices(
+    *operands: jax.Array, dimension_numbers: DotDims, out_sharding: Any, **params: Any
+) -> jax.Array:
     """The same product with a dimension of size 1 put before the only one of a vector."""
     lhs, rhs = operands[:2], operands[2:]
     vectors = (lhs[0].ndim == 1, rhs[0].ndim == 1)
@@ -115,11 +117,13 @@ def _multiply_as_matrices(*operands: jax.Array, dimension_numbers: DotDims, **pa
     contracting, batch = dimension_numbers.contracting, dimension_numbers.batch
     if vectors[0]:
         lhs = tuple(x[None] for x in lhs)
+        out_sharding = batched_sharding(out_sharding, 0, None)
         contracting = ((1,), contracting[1])
     if vectors[1]:
         rhs = tuple(x[None] for x in rhs)
         contracting = (contracting[0], (1,))
-    out = _scaled_matmul.bind(*lhs, *rhs, dimension_numbers=DotDims(contracting, batch), **params)
+    dims = DotDims(contracting, batch)
+    out = _scaled_matmul.bind(*lhs, *rhs, dimension_numbers=dims, out_sharding=out_sharding, **params)
     # A vector has no batch dimension to share, so the lhs's dimension comes first and the rhs's last.
     return out.reshape(out.shape[vectors[0] : vectors[0] + out_rank])
 
