@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jax_mx import _mx_index, _mx_matmul, _mx_shape
+from jax_mx import _mx_index, _mx_matmul, _mx_placement, _mx_shape
 from jax_mx._api import dequantize_mx, quantize_mx
 from jax_mx._check import (
     OUT_DTYPES,
@@ -32,6 +32,13 @@ from jax_mx._scale_rule import EMAX, ScaleRule
 
 class MXArray:
     """A quantized array: containers and scale bytes that know what they stand for.
+
+    Shardings: `device_put` puts the array where a sharding of its logical shape says. jax's own functions see two
+    arrays and apply a sharding to `data` and to `scale`, each by its own shape; a pytree has no way to tell them
+    better. So `jax.device_put`, `jax.sharding.reshard`, `jax.lax.with_sharding_constraint`, and `in_shardings` and
+    `out_shardings` of `jax.jit` are right where every shard holds as many whole blocks. Elsewhere they fail with an
+    error of jax that shows the shape of a leaf, or, if both happen to divide, put blocks apart from their scales.
+    `jax.tree.map(lambda leaf: leaf.sharding, x)` gives the shardings of an array that is placed already, for `jax.jit`.
 
     Attributes:
         data: uint32[..., K/4, ...] (uint16 for float4), four codes a container.
@@ -196,6 +203,27 @@ class MXArray:
         if copy is False:
             raise ValueError("copy: got False, want None or True: dequantizing makes new values")
         return np.asarray(self.dequantize(), dtype)
+
+    @api_boundary
+    def device_put(self, sharding: Any) -> Self:
+        """Puts the array where a sharding of its logical shape says: each shard's blocks with their scale bytes.
+
+        While it is traced, as under `jax.jit`, this is `jax.lax.with_sharding_constraint`, or on a mesh with explicit
+        axes `jax.sharding.reshard`.
+
+        The quantized axis can be sharded only by whole blocks, as many in every shard, on automatic and on explicit
+        axes alike. Where that is not so, this is an error, and the array is not put elsewhere than was asked for: that
+        would take more memory on every device, and nothing would say so. Leave that axis None for it.
+
+        Args:
+            sharding: a NamedSharding, or a PartitionSpec of the mesh that `jax.set_mesh` sets.
+
+        Raises:
+            TypeError: `sharding` is of another type.
+            ValueError: a shard would not hold whole blocks, or the sharding does not fit the shape.
+        """
+        leaves = _mx_placement.placed((self.data, self.scale), self.shape, self.axis, sharding)
+        return self._like(*leaves)
 
     @api_boundary
     def __getitem__(self, index: Any) -> Self:
