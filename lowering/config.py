@@ -8,10 +8,13 @@ into its members first (no recursion, so nesting depth costs nothing), and each 
 import dataclasses
 import functools
 import json
+import math
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
 import msgspec
+
+from lowering.diagnostics import shorten
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
@@ -119,13 +122,12 @@ def _parse(text: str, schema: type[msgspec.Struct]) -> Parsed:
         seen.add(key)
         if key not in types:
             unknown.append(key)
+            problems += _problems_of_unknown(key, raw)
+            continue
         try:
-            value = msgspec.json.decode(raw, type=types.get(key, msgspec.Raw))
+            values[key] = msgspec.json.decode(raw, type=types[key])
         except (msgspec.DecodeError, RecursionError) as e:
             problems.append(Problem(key=key, cause=_why(e, raw)))
-            continue
-        if key in types:
-            values[key] = value
     return Parsed(values=values, problems=tuple(problems), unknown=tuple(unknown))
 
 
@@ -135,12 +137,47 @@ def parse_nested_json(text: str, key: str, schema: type[msgspec.Struct]) -> Pars
         members = _members(text)
     except _MalformedError as e:
         return Parsed(values={}, problems=(Problem(key=e.key, cause=e.cause),), complete=False)
-    found = [raw for k, raw in members if k == key]
-    if len(found) > 1:
-        return Parsed(values={}, problems=(Problem(key=key, cause="appears more than once"),), complete=False)
-    unknown = tuple(k for k, _ in members if k != key)
-    inner = parse_json(found[0], schema) if found else Parsed(values={})
-    return dataclasses.replace(inner, unknown=unknown + inner.unknown)
+    found: dict[str, str] = {}
+    problems: list[Problem] = []
+    for k, raw in members:
+        if k in found:
+            problems.append(Problem(key=k, cause="appears more than once"))
+            continue
+        found[k] = raw
+        if k != key:
+            problems += _problems_of_unknown(k, raw)
+    inner = parse_json(found[key], schema) if key in found else Parsed(values={})
+    if any(p.key == key for p in problems):
+        inner = Parsed(values={}, complete=False)
+    # What is wrong with the nested document as a whole is wrong with the value of its key.
+    problems += [p if p.key else dataclasses.replace(p, key=key) for p in inner.problems]
+    unknown = tuple(k for k in found if k != key) + inner.unknown
+    return dataclasses.replace(inner, problems=tuple(problems), unknown=unknown)
+
+
+def _problems_of_unknown(key: str, raw: str) -> list[Problem]:
+    """Says what is wrong with the value of a key that the schema does not have: it must be JSON all the same."""
+    try:
+        msgspec.json.decode(raw, type=msgspec.Raw)  # the grammar, which Python's own reader takes less strictly
+        json.loads(raw, object_pairs_hook=_distinct, parse_float=_finite, parse_int=_finite)
+    except (ValueError, RecursionError) as e:
+        return [Problem(key=key, cause=_why(e, raw))]
+    return []
+
+
+def _distinct(members: list[tuple[str, object]]) -> None:
+    seen: set[str] = set()
+    for key, _ in members:
+        if key in seen:
+            raise ValueError(f"the key '{shorten(key)}' appears more than once")
+        seen.add(key)
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError("number out of range")
+    return value
 
 
 class _MalformedError(Exception):
@@ -158,7 +195,7 @@ def _members(text: str) -> list[tuple[str, str]]:
     """Cuts a JSON object into (key, text of the value), in order, duplicates kept."""
     at = _skip_blanks(text, 0)
     if text[at : at + 1] != "{":
-        raise _MalformedError(f"is not a JSON object: {_shorten(text) or 'nothing'}")
+        raise _MalformedError(f"is not a JSON object: {shorten(text) or 'nothing'}")
     members: list[tuple[str, str]] = []
     at = _skip_blanks(text, at + 1)
     while text[at : at + 1] != "}" or members:
@@ -171,7 +208,7 @@ def _members(text: str) -> list[tuple[str, str]]:
         at = _skip_blanks(text, at + 1)
     rest = text[at + 1 :].strip(_BLANKS)
     if rest:
-        raise _MalformedError(f"goes on after its end: {_shorten(rest)}")
+        raise _MalformedError(f"goes on after its end: {shorten(rest)}")
     return members
 
 
@@ -228,10 +265,6 @@ def _skip_blanks(text: str, at: int) -> int:
 
 def _why(cause: Exception, raw: str) -> str:
     if isinstance(cause, RecursionError):
-        return f"is nested too deeply: {_shorten(raw)}"
+        return f"is nested too deeply: {shorten(raw)}"
     reason = str(cause).split(" - at ")[0].split(" (byte")[0].replace("JSON is malformed", "not valid JSON")
-    return f"is {_shorten(raw) or 'nothing'}: {reason[0].lower() + reason[1:]}"
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:60]}... ({len(text)} characters)"
+    return f"is {shorten(raw) or 'nothing'}: {reason[0].lower() + reason[1:]}"

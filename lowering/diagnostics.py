@@ -6,7 +6,7 @@ their names (`NCC_EVRF036` to `NCC_EVRF058`); what that contract has no code for
 """
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -128,3 +128,25 @@ class LoweringError(Exception):
 def error(code: str, cause: str, resolution: str) -> LoweringError:
     """Returns an exception with one diagnostic about the whole module."""
     return LoweringError([Diagnostic(code=code, cause=cause, resolution=resolution)])
+
+
+_LONGEST_TEXT, _LONGEST_LIST = 60, 16
+
+
+def shorten(found: str | Sequence[object], separator: str = ", ") -> str:
+    """Spells what a module says for a cause: a module may say millions of characters, and some that cannot be printed.
+
+    Args:
+        found: A text, or items to list.
+        separator: What stands between items.
+
+    Returns:
+        The text, or the listed items, without what exceeds a line or so; halves of surrogate pairs are escaped.
+    """
+    if isinstance(found, str):
+        shown = found[:_LONGEST_TEXT].encode(errors="backslashreplace").decode()
+        return shown if len(found) <= _LONGEST_TEXT else f"{shown}... ({len(found)} characters)"
+    parts = [item if isinstance(item, str) else str(item) for item in found[:_LONGEST_LIST]]
+    if len(found) > _LONGEST_LIST:
+        parts.append(f"... ({len(found)} in all)")
+    return separator.join(parts)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lowering.calls import Call, Signature
 from lowering.config import Parsed, Problem, QuantizeMxConfig, parse_json
-from lowering.diagnostics import Diagnostic, Severity
+from lowering.diagnostics import Diagnostic, Severity, shorten
 from lowering.rules import Rule, Target, Violation, judge
 from lowering.shapes import ArrayShape
 
@@ -104,8 +104,13 @@ def _violations(call: Signature, target: Target, allow_fp4: bool) -> tuple[Viola
 
 def config_problems(parsed: Parsed) -> str:
     """Says what is wrong with a configuration, key by key."""
-    parts = [f"key '{p.key}' {p.cause}" if p.key else p.cause for p in parsed.problems]
-    return f"backend_config {'; '.join(parts)}"
+    parts = [f"key '{shorten(p.key)}' {p.cause}" if p.key else p.cause for p in parsed.problems]
+    return f"backend_config {shorten(parts, '; ')}"
+
+
+def unknown_keys(parsed: Parsed) -> str:
+    """Says which keys of a configuration are unknown."""
+    return f"backend_config has unknown keys: {shorten([shorten(key) for key in parsed.unknown])}"
 
 
 def _dim_cause(f: QuantizeFacts) -> str:
@@ -166,7 +171,7 @@ RULES: tuple[Rule[QuantizeFacts], ...] = (
     Rule(
         "NCC_EVRF040",
         lambda f: f.parsed.readable("scale_method") and f.config.scale_method != "EMAX",
-        lambda f: f"scale_method is '{f.config.scale_method}'",
+        lambda f: f"scale_method is '{shorten(f.config.scale_method)}'",
         "use 'EMAX'; another scale rule travels as the frontend attribute mx_scale_rule",
     ),
     Rule(
@@ -178,7 +183,7 @@ RULES: tuple[Rule[QuantizeFacts], ...] = (
     Rule(
         "NCC_EVRF042",
         lambda f: f.parsed.readable("dtype") and f.config.dtype not in f.dtypes,
-        lambda f: f"dtype is '{f.config.dtype}'" if f.config.dtype else "dtype is missing",
+        lambda f: f"dtype is '{shorten(f.config.dtype)}'" if f.config.dtype else "dtype is missing",
         "use 'float8_e5m2' or 'float8_e4m3fn' ('float4_e2m1fn' only with --allow-fp4)",
     ),
     Rule(
@@ -235,13 +240,13 @@ RULES: tuple[Rule[QuantizeFacts], ...] = (
     Rule(
         "MX006",
         lambda f: f.call.scale_rule is not None and f.call.scale_rule not in SCALE_RULES,
-        lambda f: f"frontend attribute mx_scale_rule is '{f.call.scale_rule}'",
+        lambda f: f"frontend attribute mx_scale_rule is '{shorten(f.call.scale_rule or '')}'",
         f"use one of {', '.join(SCALE_RULES)}, or leave it out for EMAX",
     ),
     Rule(
         "MX003",
         lambda f: bool(f.parsed.unknown),
-        lambda f: f"backend_config has unknown keys: {', '.join(f.parsed.unknown)}",
+        lambda f: unknown_keys(f.parsed),
         "remove them; no pass reads them",
         Severity.WARNING,
     ),

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from lowering.calls import Call, Signature
 from lowering.config import Parsed, ScaledDotConfig, parse_nested_json
-from lowering.diagnostics import Diagnostic, Severity
-from lowering.quantize_rules import FP8_DTYPES, config_problems
+from lowering.diagnostics import Diagnostic, Severity, shorten
+from lowering.quantize_rules import FP8_DTYPES, config_problems, unknown_keys
 from lowering.rules import Rule, Violation, judge
 from lowering.shapes import ArrayShape
 
@@ -104,7 +104,7 @@ class ScaledDotFacts:
     def say(self, attribute: str) -> str:
         """Says an attribute of those sides for which it is not empty: `lhs [3], rhs [0]`."""
         parts = [(s.name, getattr(s, attribute)) for s in self.sides]
-        return ", ".join(f"{name} {list(value)}" for name, value in parts if value)
+        return ", ".join(f"{name} [{shorten(value)}]" for name, value in parts if value)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -163,7 +163,7 @@ def _contracting_differs(f: ScaledDotFacts) -> bool:
 
 
 def _output(f: ScaledDotFacts) -> str:
-    return ", ".join(map(str, f.call.results)) or "nothing"
+    return shorten(f.call.results) or "nothing"
 
 
 RULES: tuple[Rule[ScaledDotFacts], ...] = (
@@ -201,8 +201,8 @@ RULES: tuple[Rule[ScaledDotFacts], ...] = (
         "NCC_EVRF048",
         _batch_differs,
         lambda f: (
-            f"the batch dimensions differ: lhs {f.lhs.shape} has {list(f.lhs.batch)}, "
-            f"rhs {f.rhs.shape} has {list(f.rhs.batch)}"
+            f"the batch dimensions differ: lhs {f.lhs.shape} has [{shorten(f.lhs.batch)}], "
+            f"rhs {f.rhs.shape} has [{shorten(f.rhs.batch)}]"
         ),
         "name equally many batch dimensions on both sides, with the same number of batches in all",
     ),
@@ -251,7 +251,7 @@ RULES: tuple[Rule[ScaledDotFacts], ...] = (
     Rule(
         "MX003",
         lambda f: bool(f.parsed.unknown),
-        lambda f: f"backend_config has unknown keys: {', '.join(f.parsed.unknown)}",
+        lambda f: unknown_keys(f.parsed),
         "remove them; no pass reads them",
         Severity.WARNING,
     ),
@@ -259,7 +259,9 @@ RULES: tuple[Rule[ScaledDotFacts], ...] = (
         "MX013",
         lambda f: f.parsed.readable("element_dtype") and f.config.element_dtype not in FP8_DTYPES,
         lambda f: (
-            f"element_dtype is '{f.config.element_dtype}'" if f.config.element_dtype else "element_dtype is missing"
+            f"element_dtype is '{shorten(f.config.element_dtype)}'"
+            if f.config.element_dtype
+            else "element_dtype is missing"
         ),
         "set it to 'float8_e4m3fn' or 'float8_e5m2'; anything else is taken for float8_e5m2",
         Severity.WARNING,

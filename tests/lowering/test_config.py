@@ -84,6 +84,11 @@ def test_any_text_is_parsed_or_named(text: str) -> None:
         ('{"dim": 1e400}', "dim", "is 1e400: number out of range"),
         ('{"dim": 9223372036854775808}', "dim", "is 9223372036854775808: expected `int` <= 9223372036854775807"),
         ('{"dim": 1, "dim": 1}', "dim", "appears more than once"),
+        ('{"other": 1e400}', "other", "is 1e400: number out of range"),
+        ('{"other": [-1e400]}', "other", "is [-1e400]: number out of range"),
+        ('{"other": NaN}', "other", "is NaN: not valid JSON: invalid character"),
+        ('{"other": {"a": 1, "a": 2}}', "other", """is {"a": 1, "a": 2}: the key 'a' appears more than once"""),
+        ('{"other": 1, "other": 1}', "other", "appears more than once"),
         ('{"dtype": 5}', "dtype", "is 5: expected `str`, got `int`"),
         ('{"dtype": null}', "dtype", "is null: expected `str`, got `null`"),
         ('{"scale_method": ["EMAX"]}', "scale_method", 'is ["EMAX"]: expected `str`, got `array`'),
@@ -118,3 +123,28 @@ def test_nested_config() -> None:
     assert parsed.unknown == ("other",)
     assert parse_nested_json("{}", key, ScaledDotConfig) == Parsed(values={})
     assert parse_nested_json(f'{{"{key}": 1}}', key, ScaledDotConfig).problems[0].cause == "is not a JSON object: 1"
+
+
+@pytest.mark.parametrize(
+    ("outer", "key", "cause"),
+    [
+        ('"foo": bar', "foo", "is bar: not valid JSON: invalid character"),
+        ('"foo":', "foo", "is nothing: input data was truncated"),
+        ('"foo": NaN', "foo", "is NaN: not valid JSON: invalid character"),
+        ('"foo": 1e400', "foo", "is 1e400: number out of range"),
+        ('"foo": 1, "foo": 1', "foo", "appears more than once"),
+        ('"foo": {"a": 1, "a": 2}', "foo", """is {"a": 1, "a": 2}: the key 'a' appears more than once"""),
+        ('"foo": ' + "[" * 9999 + "]" * 9999, "foo", f"is nested too deeply: {'[' * 60}... (19998 characters)"),
+        ('"nested": {}', "nested", "appears more than once"),
+    ],
+)
+def test_problem_beside_a_nested_config_names_its_key(outer: str, key: str, cause: str) -> None:
+    parsed = parse_nested_json(f'{{{outer}, "nested": {{"element_dtype": "x"}}}}', "nested", ScaledDotConfig)
+    assert parsed.problems == (Problem(key=key, cause=cause),)
+    assert parsed.values == ({} if key == "nested" else {"element_dtype": "x"})
+
+
+@pytest.mark.parametrize("value", ["null", "[]", "{,}"])
+def test_problem_of_a_nested_config_as_a_whole_names_its_key(value: str) -> None:
+    ((problem),) = parse_nested_json(f'{{"nested": {value}}}', "nested", ScaledDotConfig).problems
+    assert problem.key == "nested"
