@@ -13,7 +13,7 @@ import numpy as np
 
 from lowering import hlo_adapter
 from lowering._compat import ir
-from lowering.diagnostics import SourceLocation, error
+from lowering.diagnostics import SourceLocation, error, shorten
 from lowering.locations import source_of
 from lowering.module import Module
 from lowering.shapes import ArrayShape as ArrayShape
@@ -33,6 +33,9 @@ _SAYING_ATTRIBUTES = (
     "mhlo.backend_config",
     "composite_attributes",
 )
+_DEEPEST, _LONGEST_ARRAY, _WIDEST_INTEGER = 100, 2**16, 1024
+"""Attributes of a configuration or of metadata that exceed these are not read: none that means something does."""
+
 FRONTEND_ATTRIBUTES, MHLO_BACKEND_CONFIG = "mhlo.frontend_attributes", "mhlo.backend_config"
 
 
@@ -267,15 +270,23 @@ def _constant_value(producer: Any) -> int | tuple[int, ...] | None:
     value = producer.attributes["value"]
     if not isinstance(value, ir.DenseElementsAttr) or not isinstance(value.type.element_type, ir.IntegerType):
         return None
-    values = np.asarray(value)
+    try:
+        values = np.asarray(value)
+    except TypeError:  # no integers that numpy has, such as those of 4 bits
+        return None
+    if values.ndim > 1 or values.size > _LONGEST_ARRAY:
+        return None
     return tuple(map(int, values)) if values.ndim else int(values)
 
 
 def dictionary(attributes: Any, name: str) -> dict[str, str]:
-    """Returns a dictionary attribute of strings, empty when absent."""
+    """Returns the strings of a dictionary attribute, empty when absent. Raises LoweringError (MX002) for another."""
     if name not in attributes:
         return {}
-    return {a.name: text_of(a.attr) for a in attributes[name] if isinstance(a.attr, ir.StringAttr)}
+    entries = attributes[name]
+    if not isinstance(entries, ir.DictAttr):
+        raise error("MX002", f"the attribute {name} is {shorten(str(entries))}", "make it a dictionary of strings")
+    return {a.name: text_of(a.attr) for a in entries if isinstance(a.attr, ir.StringAttr)}
 
 
 def text_of(attribute: Any) -> str:
@@ -283,7 +294,9 @@ def text_of(attribute: Any) -> str:
     try:
         return str(attribute.value)
     except (RuntimeError, UnicodeDecodeError):
-        raise error("MX002", f"the attribute {attribute} is not UTF-8 text", "write it as UTF-8") from None
+        raise error(
+            "MX002", f"the attribute {shorten(str(attribute))} is not UTF-8 text", "write it as UTF-8"
+        ) from None
 
 
 def _config(op: Any) -> tuple[Spelling, str | None]:
@@ -304,21 +317,50 @@ def _config(op: Any) -> tuple[Spelling, str | None]:
 
 
 def _json_text(attribute: Any) -> str:
-    return json.dumps(_json_value(attribute), sort_keys=True, separators=(",", ":"))
+    """Returns a configuration as JSON text. A value that is nested too deeply has none, and the text says so there."""
+    if not isinstance(attribute, ir.DictAttr):
+        return _json_of_value(attribute)
+    members = sorted((a.name, _json_of_value(a.attr)) for a in attribute)
+    return "{" + ",".join(f"{json.dumps(name)}:{text}" for name, text in members) + "}"
 
 
-def _json_value(attribute: Any) -> Any:
+def _json_of_value(attribute: Any) -> str:
+    try:
+        return json.dumps(_json_value(attribute), sort_keys=True, separators=(",", ":"))
+    except _TooDeepError:
+        return f"<nested more than {_DEEPEST} deep>"
+
+
+class _TooDeepError(Exception):
+    """Attributes nest deeper than Python calls functions."""
+
+
+def _json_value(attribute: Any, depth: int = 0) -> Any:
     """Returns an MLIR attribute as JSON types; what has no JSON type becomes its text, which no rule accepts."""
+    if depth > _DEEPEST:
+        raise _TooDeepError
     if isinstance(attribute, ir.DictAttr):
-        return {a.name: _json_value(a.attr) for a in attribute}
+        return {a.name: _json_value(a.attr, depth + 1) for a in attribute}
     if isinstance(attribute, ir.ArrayAttr | ir.DenseI64ArrayAttr | ir.DenseI32ArrayAttr):
-        return [_json_value(a) for a in attribute]
+        return [_json_value(a, depth + 1) for a in attribute]
     if isinstance(attribute, ir.DenseElementsAttr) and isinstance(attribute.type.element_type, ir.IntegerType):
-        return np.asarray(attribute).tolist()
+        return _json_array(attribute)
     if isinstance(attribute, ir.StringAttr):
         return text_of(attribute)
+    wide = isinstance(attribute, ir.IntegerAttr) and isinstance(attribute.type, ir.IntegerType)
+    if wide and attribute.type.width > _WIDEST_INTEGER:
+        return str(attribute)  # Python refuses to spell integers of thousands of digits
     if isinstance(attribute, ir.BoolAttr | ir.IntegerAttr | ir.FloatAttr):
         return attribute.value
     if isinstance(attribute, str | bool | int | float):
         return attribute
     return str(attribute)
+
+
+def _json_array(attribute: Any) -> Any:
+    if len(attribute) > _LONGEST_ARRAY:
+        return str(attribute)  # one value may stand for a billion equal ones
+    try:
+        return np.asarray(attribute).tolist()
+    except TypeError:  # no integers that numpy has, such as those of 4 bits
+        return str(attribute)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lowering._compat import ir
-from lowering.calls import CUSTOM_CALL, FRONTEND_ATTRIBUTES, Call, Signature, forget_matches
+from lowering.calls import CUSTOM_CALL, FRONTEND_ATTRIBUTES, Call, Signature, forget_matches, text_of
 from lowering.module import Module
 
 _KEPT_ATTRIBUTES = ("mhlo.sharding", "sdy.sharding", "has_side_effect", "xla_shape")
@@ -143,7 +143,7 @@ def remove_decompositions(module: Module, names: set[str]) -> None:
 
     module.mlir.operation.walk(visit)
     for op in list(module.mlir.body.operations):
-        if op.operation.name == "func.func" and op.attributes["sym_name"].value in names - used and _is_private(op):
+        if op.operation.name == "func.func" and text_of(op.attributes["sym_name"]) in names - used and _is_private(op):
             op.operation.erase()
     forget_matches(module)  # calls of another pass may have been in them
 
@@ -159,7 +159,7 @@ def _is_private(function: Any) -> bool:
 
 def _symbols(attribute: Any) -> list[str]:
     if isinstance(attribute, ir.FlatSymbolRefAttr):
-        return [attribute.value]
+        return [text_of(attribute)]
     if isinstance(attribute, ir.ArrayAttr):
         return [name for item in attribute for name in _symbols(item)]
     return []

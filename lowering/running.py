@@ -11,7 +11,7 @@ import numpy as np
 from lowering import _compat
 from lowering._compat import ir
 from lowering.arrays import ArrayFileError, load_array
-from lowering.calls import CUSTOM_CALL, ArrayShape, array_shape, target_of
+from lowering.calls import CUSTOM_CALL, ArrayShape, array_shape, target_of, text_of
 from lowering.diagnostics import LoweringError, error
 from lowering.expansion import expand_calls, is_mx_target
 from lowering.in_xla import is_enabled
@@ -48,11 +48,18 @@ _SPECIAL = (np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0)
 
 
 def argument_shapes(module: Module) -> tuple[ArrayShape, ...]:
-    """Returns the shapes of the entry function's arguments. Raises LoweringError (MX007) when it has no entry."""
+    """Returns the shapes of the entry function's arguments.
+
+    Raises:
+        LoweringError: With code MX007 when the module has no entry, MX002 when a function's name is not UTF-8.
+    """
     with module.context:
-        for op in module.mlir.body.operations:
-            if op.operation.name == "func.func" and op.attributes["sym_name"].value == "main":
-                return tuple(array_shape(t) for t in ir.FunctionType(op.attributes["function_type"].value).inputs)
+        functions = [op for op in module.mlir.body.operations if op.operation.name == "func.func"]
+        # All names are read: XLA stops the process for one that is not UTF-8.
+        by_name = {text_of(op.attributes["sym_name"]): op for op in functions}
+        if "main" in by_name:
+            kind = ir.FunctionType(by_name["main"].attributes["function_type"].value)
+            return tuple(array_shape(t) for t in kind.inputs)
     raise error("MX007", f"{module.name} has no function @main", "give a module with an entry computation")
 
 
@@ -103,6 +110,7 @@ def load_function(module: Module) -> Callable[..., list[jax.Array]]:
             expands.
     """
     device = jax.local_devices(backend="cpu")[0]
+    shapes = argument_shapes(module)
     with module.context:
         if not is_enabled():
             _check_expanded(module)
@@ -110,7 +118,6 @@ def load_function(module: Module) -> Callable[..., list[jax.Array]]:
             executable = _compat.compile_cpu(module.mlir)
         except _compat.IR_ERRORS as e:
             raise _cannot_execute(module, e) from None
-    shapes = argument_shapes(module)
 
     def call(*arguments: Any) -> list[jax.Array]:
         # XLA itself compares sizes in bytes only, and would take other arrays' bytes for what the module wants.

@@ -6,6 +6,8 @@ from typing import Any
 from lowering._compat import ir
 
 _NO_ARRAYS = ("token", "opaque")
+_DEEPEST_TUPLE = 16
+"""Calls have tuples of arrays. Types nest deeper than Python calls functions, and repeat exponentially."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +46,12 @@ class ArrayShape:
         return f"{self.element_type}[{','.join('?' if d is None else str(d) for d in self.dims)}]"
 
 
-def array_shape(mlir_type: Any) -> ArrayShape:
-    """Returns a type as HLO spells it."""
+def array_shape(mlir_type: Any, depth: int = 0) -> ArrayShape:
+    """Returns a type as HLO spells it; tuples that nest too deeply (`depth` levels are outside) are `(...)`."""
     if isinstance(mlir_type, ir.TupleType):
-        elements = (array_shape(mlir_type.get_type(i)) for i in range(mlir_type.num_types))
+        if depth >= _DEEPEST_TUPLE:
+            return ArrayShape("(...)")
+        elements = (array_shape(mlir_type.get_type(i), depth + 1) for i in range(mlir_type.num_types))
         return ArrayShape(f"({', '.join(map(str, elements))})")
     if not isinstance(mlir_type, ir.RankedTensorType):
         return ArrayShape("token" if "token" in str(mlir_type) else "opaque")
