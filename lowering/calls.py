@@ -13,6 +13,7 @@ import numpy as np
 
 from lowering import hlo_adapter
 from lowering._compat import ir
+from lowering.config import QuantizeMxConfig, parse_json
 from lowering.diagnostics import SourceLocation, error, shorten
 from lowering.locations import source_of
 from lowering.module import Module
@@ -63,7 +64,9 @@ class Signature:
         results: Shapes of the results, those inside the tuple when the result is one tuple.
         is_tuple: Whether the operation has one result of tuple type.
         config: Configuration as JSON text, None when there is none.
-        scale_rule: Name of the scale rule that the frontend attributes carry, None when they carry none.
+        scale_rule: Name of the scale rule that the frontend attribute carries, or else the configuration of a quantize
+            call; None when neither does.
+        scale_rule_problem: Why the scale rule cannot be told, empty when it can.
         metadata: Metadata of a legalized call, None when the call has none.
     """
 
@@ -75,6 +78,7 @@ class Signature:
     is_tuple: bool
     config: str | None
     scale_rule: str | None
+    scale_rule_problem: str = ""
     metadata: Metadata | None = None
 
     @property
@@ -135,7 +139,7 @@ class Call:
 
     @property
     def scale_rule(self) -> str | None:
-        """Name of the scale rule that the frontend attributes carry."""
+        """Name of the scale rule that the call carries."""
         return self.signature.scale_rule
 
     @property
@@ -222,7 +226,7 @@ def describe(module: Module, op: Any) -> Call:
     attributes = op.attributes
     operand_types = tuple([o.type for o in op.operands])
     result_types = tuple(op.results.types)
-    scale_rule = dictionary(attributes, FRONTEND_ATTRIBUTES).get(SCALE_RULE_ATTRIBUTE)
+    scale_rule = _scale_rule_attribute(attributes)
     metadata = _metadata(op) if any(isinstance(t, ir.TupleType) for t in operand_types) else None
     said = tuple([attributes.get(name) for name in _SAYING_ATTRIBUTES])
     key = (op.name, operand_types, result_types, scale_rule, metadata, said)
@@ -234,15 +238,17 @@ def describe(module: Module, op: Any) -> Call:
 
 
 def _signature(
-    op: Any, operand_types: tuple[Any, ...], result_types: tuple[Any, ...], scale_rule: str | None, metadata: Any
+    op: Any, operand_types: tuple[Any, ...], result_types: tuple[Any, ...], attribute: Any, metadata: Any
 ) -> Signature:
     is_tuple = len(result_types) == 1 and isinstance(result_types[0], ir.TupleType)
     if is_tuple:
         inner = result_types[0]
         result_types = tuple(inner.get_type(i) for i in range(inner.num_types))
     spelling, config = _config(op)
+    target = target_of(op)
+    scale_rule, scale_rule_problem = _scale_rule(attribute, config if target == QUANTIZE_TARGET else None)
     return Signature(
-        target=target_of(op),
+        target=target,
         spelling=spelling,
         api_version=int(op.attributes["api_version"]) if "api_version" in op.attributes else 1,
         operands=tuple(map(array_shape, operand_types)),
@@ -250,8 +256,33 @@ def _signature(
         is_tuple=is_tuple,
         config=config,
         scale_rule=scale_rule,
+        scale_rule_problem=scale_rule_problem,
         metadata=metadata,
     )
+
+
+def _scale_rule_attribute(attributes: Any) -> Any:
+    """Returns the frontend attribute that names the scale rule, None when there is none."""
+    if FRONTEND_ATTRIBUTES not in attributes:
+        return None
+    entries = _entries(attributes, FRONTEND_ATTRIBUTES)
+    return entries[SCALE_RULE_ATTRIBUTE] if SCALE_RULE_ATTRIBUTE in entries else None  # noqa: SIM401  get() makes one
+
+
+def _scale_rule(attribute: Any, config: str | None) -> tuple[str | None, str]:
+    """Returns the scale rule of the frontend attribute, else that of the configuration, and what is wrong with both."""
+    values = {} if config is None else parse_json(config, QuantizeMxConfig).values
+    configured = str(values.get(SCALE_RULE_ATTRIBUTE, "")) or None
+    if attribute is None:
+        return configured, ""
+    if not isinstance(attribute, ir.StringAttr):
+        found = shorten(str(attribute))
+        return configured, f"frontend attribute {SCALE_RULE_ATTRIBUTE} is {found}, not a string"
+    rule = text_of(attribute)
+    if configured is not None and configured != rule:
+        said = f"frontend attribute {SCALE_RULE_ATTRIBUTE} is '{shorten(rule)}'"
+        return rule, f"{said} and backend_config says '{shorten(configured)}'"
+    return rule, ""
 
 
 def _metadata(op: Any) -> Metadata | None:
@@ -283,10 +314,14 @@ def dictionary(attributes: Any, name: str) -> dict[str, str]:
     """Returns the strings of a dictionary attribute, empty when absent. Raises LoweringError (MX002) for another."""
     if name not in attributes:
         return {}
+    return {a.name: text_of(a.attr) for a in _entries(attributes, name) if isinstance(a.attr, ir.StringAttr)}
+
+
+def _entries(attributes: Any, name: str) -> Any:
     entries = attributes[name]
     if not isinstance(entries, ir.DictAttr):
         raise error("MX002", f"the attribute {name} is {shorten(str(entries))}", "make it a dictionary of strings")
-    return {a.name: text_of(a.attr) for a in entries if isinstance(a.attr, ir.StringAttr)}
+    return entries
 
 
 def text_of(attribute: Any) -> str:

@@ -81,6 +81,7 @@ class LegalizeQuantizeMx:
             metadata=(operand.static_dims, dim, config.block_size, 0),
             metadata_first=True,
             backend_config="",
+            scale_rule=call.scale_rule,
         )
 
     def _check(self, call: Call) -> list[Diagnostic]:

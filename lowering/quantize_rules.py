@@ -239,8 +239,14 @@ RULES: tuple[Rule[QuantizeFacts], ...] = (
     ),
     Rule(
         "MX006",
+        lambda f: bool(f.call.scale_rule_problem),
+        lambda f: f.call.scale_rule_problem,
+        "name one scale rule, as a string, or leave it out for EMAX",
+    ),
+    Rule(
+        "MX006",
         lambda f: f.call.scale_rule is not None and f.call.scale_rule not in SCALE_RULES,
-        lambda f: f"frontend attribute mx_scale_rule is '{shorten(f.call.scale_rule or '')}'",
+        lambda f: f"mx_scale_rule is '{shorten(f.call.scale_rule or '')}'",
         f"use one of {', '.join(SCALE_RULES)}, or leave it out for EMAX",
     ),
     Rule(

@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 
 from lowering._compat import ir
-from lowering.calls import CUSTOM_CALL, FRONTEND_ATTRIBUTES, Call, Signature, forget_matches, text_of
+from lowering.calls import (
+    CUSTOM_CALL,
+    FRONTEND_ATTRIBUTES,
+    SCALE_RULE_ATTRIBUTE,
+    Call,
+    Signature,
+    forget_matches,
+    text_of,
+)
 from lowering.module import Module
 
 _KEPT_ATTRIBUTES = ("mhlo.sharding", "sdy.sharding", "has_side_effect", "xla_shape")
@@ -32,12 +40,14 @@ class Legalized:
         metadata: Entries of the metadata operand.
         metadata_first: Whether the metadata comes before the call's operands or after them.
         backend_config: Configuration.
+        scale_rule: Name of the scale rule, for the frontend attribute; a call may say it in its configuration only.
     """
 
     target: str
     metadata: tuple[MetadataEntry, ...]
     metadata_first: bool
     backend_config: str
+    scale_rule: str | None = None
 
 
 def legalize(module: Module, calls: Sequence[Call], become: Callable[[Call], Legalized]) -> int:
@@ -64,7 +74,7 @@ def legalize(module: Module, calls: Sequence[Call], become: Callable[[Call], Leg
             old,
             results=list(old.results.types),
             operands=[extra, *operands] if legalized.metadata_first else [*operands, extra],
-            attributes=said | _kept_attributes(old.attributes),
+            attributes=said | _kept_attributes(old.attributes, legalized.scale_rule),
         )
         replace(old, new)
     if calls:
@@ -114,12 +124,15 @@ def _said_by(call: Legalized) -> dict[str, Any]:
     }
 
 
-def _kept_attributes(attributes: Any) -> dict[str, Any]:
+def _kept_attributes(attributes: Any, scale_rule: str | None) -> dict[str, Any]:
     kept = {name: attributes[name] for name in _KEPT_ATTRIBUTES if name in attributes}
+    frontend: dict[str, Any] = {}
     if FRONTEND_ATTRIBUTES in attributes:
         frontend = {a.name: a.attr for a in attributes[FRONTEND_ATTRIBUTES] if a.name != _SHARDING_RULE}
-        if frontend:
-            kept[FRONTEND_ATTRIBUTES] = ir.DictAttr.get(frontend)
+    if scale_rule is not None and SCALE_RULE_ATTRIBUTE not in frontend:
+        frontend[SCALE_RULE_ATTRIBUTE] = ir.StringAttr.get(scale_rule)
+    if frontend:
+        kept[FRONTEND_ATTRIBUTES] = ir.DictAttr.get(frontend)
     return kept
 
 

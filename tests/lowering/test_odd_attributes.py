@@ -1,19 +1,22 @@
 """Attributes that no frontend writes: diagnostics that say what is wrong, never another exception."""
 
+import json
+
 import pytest
 
 from lowering import (
     LegalizeQuantizeMx,
     LegalizeScaledMatmul,
     LoweringError,
+    Module,
     execute,
     explain_module,
     inspect_module,
     read_module,
     run_passes,
 )
-from lowering.running import random_arguments
-from tests.lowering.tools import CONFIG_TEXT, quote, stablehlo
+from lowering.running import compare, random_arguments
+from tests.lowering.tools import CONFIG, CONFIG_TEXT, quote, stablehlo
 
 NESTED = 950
 DEEP = "<nested more than 100 deep>: not valid JSON: invalid character"
@@ -78,3 +81,37 @@ def test_function_whose_name_is_not_utf8() -> None:
     module = read_module('func.func private @"\\FFQ"()\nfunc.func @main() { return }')
     with pytest.raises(LoweringError, match="MX002"):
         execute(module, [])
+
+
+def with_rule(config_rule: str | None, attribute: str | None) -> Module:
+    config = CONFIG if config_rule is None else {**CONFIG, "mx_scale_rule": config_rule}
+    said = "" if attribute is None else f", mhlo.frontend_attributes = {{mx_scale_rule = {attribute}}}"
+    return read_module(stablehlo(json.dumps(config), attributes="api_version = 2 : i32" + said))
+
+
+@pytest.mark.parametrize(("configured", "attribute"), [("NKI", None), (None, '"NKI"'), ("NKI", '"NKI"')])
+@pytest.mark.parametrize("validate", [True, False])
+def test_scale_rule_of_attribute_or_configuration_is_kept(
+    configured: str | None, attribute: str | None, validate: bool
+) -> None:
+    module = with_rule(configured, attribute)
+    before = execute(module, random_arguments(module, 0))
+    run_passes(module, [LegalizeQuantizeMx(validate=validate)])
+    assert 'mhlo.frontend_attributes = {mx_scale_rule = "NKI"}' in str(module.mlir)
+    assert compare(before, execute(module, random_arguments(module, 0))) == []
+
+
+@pytest.mark.parametrize(
+    ("configured", "attribute", "cause"),
+    [
+        ("nki", None, "mx_scale_rule is 'nki'"),
+        (None, '"nki"', "mx_scale_rule is 'nki'"),
+        (None, "1", "frontend attribute mx_scale_rule is 1 : i64, not a string"),
+        ("NKI", '"EMAX"', "frontend attribute mx_scale_rule is 'EMAX' and backend_config says 'NKI'"),
+    ],
+)
+def test_scale_rule_that_cannot_be_told(configured: str | None, attribute: str | None, cause: str) -> None:
+    module = with_rule(configured, attribute)
+    with pytest.raises(LoweringError) as e:
+        run_passes(module, [LegalizeQuantizeMx()])
+    assert [(d.code, d.cause) for d in e.value.diagnostics] == [("MX006", cause)]
