@@ -6,6 +6,7 @@ operations. The module then runs on a CPU, which has no `QuantizeMX`.
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ from lowering.calls import (
     Call,
     describe,
     target_of,
+    text_of,
 )
 from lowering.diagnostics import Diagnostic, LoweringError, Severity
 from lowering.module import Module
@@ -44,6 +46,7 @@ _DTYPES = {
     "u32": jnp.uint32,
     "f8e8m0fnu": jnp.float8_e8m0fnu,
 }
+_SCALE_ELEMENT_TYPES = ("u8", "f8e8m0fnu")
 _FORMATS = {"e4m3fn": "float8_e4m3fn", "e5m2": "float8_e5m2", "e2m1fn": "float4_e2m1fn"}
 
 
@@ -186,6 +189,10 @@ def _quantize_op(call: Call) -> QuantizeOp:
         operand, named, block_size = arrays[0], metadata[1], metadata[2]
         if not isinstance(named, int) or named not in range(operand.rank) or not operand.is_static:
             raise _cannot_run(call, f"its metadata names dimension {named} of {operand}")
+        if metadata[0] != operand.static_dims:
+            raise _cannot_run(call, f"its metadata says dims {metadata[0]} and its operand is {operand}")
+        if not call.target.startswith(f"{QUANTIZE_TARGET}_{operand.element_type}_"):
+            raise _cannot_run(call, f"its target is {call.target} and its operand is {operand}")
         axis = named
     rule = call.scale_rule or "EMAX"
     if rule not in _SCALE_RULES:
@@ -193,7 +200,7 @@ def _quantize_op(call: Call) -> QuantizeOp:
     if block_size != quantize_rules.BLOCK_SIZE or operand.element_type not in ("bf16", "f16"):
         raise _cannot_run(call, f"it quantizes {operand} in blocks of {block_size}")
     scale_element_type = call.results[1].element_type
-    if scale_element_type not in ("u8", "f8e8m0fnu"):
+    if scale_element_type not in _SCALE_ELEMENT_TYPES:
         raise _cannot_run(call, f"its scale is {call.results[1]}")
     operation = QuantizeOp(operand=operand, dtype=dtype, axis=axis, rule=rule, scale_element_type=scale_element_type)
     _check_results(call, operation)
@@ -209,6 +216,11 @@ def _scaled_dot_op(call: Call) -> ScaledDotOp:
     errors = [v.at(call) for v in scaled_dot_rules.violations(signature) if v.severity is Severity.ERROR]
     if errors:
         raise LoweringError(errors)
+    contradiction = "" if call.target == SCALED_DOT_TARGET else _dot_contradiction(call, facts)
+    if contradiction:
+        raise _cannot_run(call, contradiction)
+    if any(o.element_type not in _SCALE_ELEMENT_TYPES for o in facts.call.operands[2:]):
+        raise _cannot_run(call, f"its scales are {facts.call.operands[2]} and {facts.call.operands[3]}")
     contracting = [side.effective_contracting for side in facts.sides]
     if any(len(c) != 1 for c in contracting):
         raise _cannot_run(call, "it contracts more than one dimension")
@@ -221,6 +233,17 @@ def _scaled_dot_op(call: Call) -> ScaledDotOp:
     )
     _check_results(call, operation)
     return operation
+
+
+def _dot_contradiction(call: Call, facts: scaled_dot_rules.ScaledDotFacts) -> str:
+    """Says in what a legalized call's target and metadata contradict its configuration and result, if anything."""
+    element = "e4m3fn" if facts.config.element_dtype == "float8_e4m3fn" else "e5m2"
+    target = f"ScaledMatmul_{element}_{element}_{call.results[0].element_type}"
+    if call.target != target:
+        return f"its configuration and result {call.results[0]} make it {target}"
+    contracting = (tuple(d % s.rank for d in s.contracting) for s in facts.sides)
+    dims = (facts.lhs.batch, facts.rhs.batch, *contracting)
+    return "" if call.metadata == dims else f"its metadata is {call.metadata} and its configuration says {dims}"
 
 
 def _check_results(call: Call, operation: MxOp) -> None:
@@ -253,7 +276,9 @@ def _import_function(module: Module, operation: MxOp, index: int) -> str:
     """Copies an expansion's functions into a module under new names; returns the name of the one to call."""
     expansion = ir.Module.parse(str(lowered(operation).compiler_ir("stablehlo")))
     functions = [op for op in expansion.body.operations if op.operation.name == "func.func"]
-    names = {f.attributes["sym_name"].value: f"{FUNCTION_NAME}_{index}_{n}" for n, f in enumerate(functions)}
+    taken = {text_of(op.attributes["sym_name"]) for op in module.mlir.body.operations if "sym_name" in op.attributes}
+    unused = (name for n in itertools.count() if (name := f"{FUNCTION_NAME}_{index}_{n}") not in taken)
+    names = {f.attributes["sym_name"].value: next(unused) for f in functions}
 
     def rename(op: Any) -> Any:
         for attribute in ("sym_name", "callee"):

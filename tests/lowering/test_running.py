@@ -14,6 +14,7 @@ import jax_mx
 from lowering import (
     Format,
     LegalizeQuantizeMx,
+    LegalizeScaledMatmul,
     LoweringError,
     execute,
     expand_calls,
@@ -289,3 +290,45 @@ def test_load_function_says_what_to_do_about_mx_calls() -> None:
             load_function(each)
     expand_calls(module)
     assert_same([np.asarray(r) for r in load_function(module)(BF16)], jax_mx.quantize_mx(BF16))
+
+
+@pytest.mark.parametrize("kind", ["i8", "f64"])
+def test_scales_of_another_type_are_named(kind: str) -> None:
+    text = dot(config(element_dtype="float8_e5m2")).replace("ui8", kind)
+    module = read_module(text)
+    with pytest.raises(LoweringError, match=r"MX007.*its scales are"):
+        execute(module, random_arguments(module, 0))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "cause"),
+    [
+        ("dense<[4, 64]>", "dense<[9, 64]>", r"metadata says dims \(9, 64\) and its operand is bf16\[4,64\]"),
+        ("QuantizeMX_bf16", "QuantizeMX_f16", "its target is QuantizeMX_f16_e4m3fn and its operand is bf16"),
+    ],
+)
+def test_legalized_quantize_that_contradicts_its_operand(old: str, new: str, cause: str) -> None:
+    module = read_module(stablehlo())
+    run_passes(module, [LegalizeQuantizeMx()])
+    wrong = read_module(str(module.mlir).replace(old, new))
+    with pytest.raises(LoweringError, match=f"MX007.*{cause}"):
+        execute(wrong, random_arguments(wrong, 0))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("ScaledMatmul_e5m2_e5m2", "ScaledMatmul_e4m3fn_e4m3fn"), ("dense<0>", "dense<1>")]
+)
+def test_legalized_matmul_that_contradicts_its_configuration(old: str, new: str) -> None:
+    module = read_module(dot(config(**BATCHED, element_dtype="float8_e5m2"), "2x8x4xf32"))
+    run_passes(module, [LegalizeScaledMatmul()])
+    assert old in str(module.mlir)
+    wrong = read_module(str(module.mlir).replace(old, new))
+    with pytest.raises(LoweringError, match=r"MX007.*configuration"):
+        execute(wrong, random_arguments(wrong, 0))
+
+
+def test_functions_of_the_module_keep_their_names() -> None:
+    function = "func.func private @mx_expansion_0_0() { return }\n"
+    module = read_module(function + stablehlo())
+    arguments = random_arguments(module, 0)
+    assert compare(execute(module, arguments), execute(read_module(stablehlo()), arguments)) == []
