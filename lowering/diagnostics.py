@@ -24,7 +24,7 @@ MX_CODES: dict[str, str] = {
     "MX003": "a configuration key is unknown",
     "MX004": "a call has a dynamic dimension",
     "MX005": "the module cannot be written in the wanted form",
-    "MX006": "the scale rule is unknown",
+    "MX006": "the scale rule is unknown, or said twice differently",
     "MX007": "a call cannot be executed here",
     "MX008": "an expected diagnostic did not come, or an unexpected one did",
     "MX009": "an input array does not fit the module",
