@@ -1,7 +1,8 @@
-"""From an MLIR location to the user's source line."""
+"""From an MLIR location to the user's source line, and away with locations that are nobody's."""
 
 from typing import Any
 
+from lowering._compat import ir
 from lowering.diagnostics import SourceLocation
 
 _TEXT_BUFFER = "-"
@@ -41,3 +42,53 @@ def _collect(location: Any, module_name: str, frames: list[SourceLocation]) -> N
     elif kind == "FusedLoc":
         for part in location.locations:
             _collect(part, module_name, frames)
+
+
+def remove_made_up(module: Any) -> bool:
+    """Makes the locations unknown that the parser made up from the lines of the text; real ones stay.
+
+    Args:
+        module: The MLIR module, changed in place. Its context must be current.
+
+    Returns:
+        Whether a real location is left.
+    """
+    unknown = ir.Location.unknown()
+    real = False
+
+    def cleaned(location: Any) -> Any:
+        nonlocal real
+        kept = _without_made_up(location, unknown)
+        real = real or kept != unknown
+        return kept
+
+    def visit(op: Any) -> Any:
+        op.location = cleaned(op.location)
+        for region in op.regions:
+            for block in region.blocks:
+                for argument in block.arguments:
+                    argument.set_location(cleaned(argument.location))
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return real
+
+
+def _without_made_up(location: Any, unknown: Any) -> Any:
+    """Returns a location with unknown in the place of lines of the text."""
+    # Printed, a location has its file names escaped: no other name can look like this, nor fail to be UTF-8.
+    if f'"{_TEXT_BUFFER}":' not in str(location):
+        return location
+    frames = []
+    while type(location).__name__ == "CallSiteLoc":
+        frames.append(_without_made_up(location.callee, unknown))
+        location = location.caller
+    kind = type(location).__name__
+    if kind == "FileLineColLoc":
+        location = unknown if location.filename == _TEXT_BUFFER else location
+    elif kind == "NameLoc":
+        location = ir.Location.name(location.name_str, _without_made_up(location.child_loc, unknown))
+    elif kind == "FusedLoc":
+        parts = [_without_made_up(part, unknown) for part in location.locations]
+        location = ir.Location.fused(parts, location.metadata)
+    return ir.Location.callsite(frames[0], [*frames[1:], location]) if frames else location

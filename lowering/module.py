@@ -29,6 +29,7 @@ class Module:
             a round trip through StableHLO would lose instruction names and inner layouts.
         located: False when the input was text without locations: those that the parser made up from the text's lines
             serve messages and are not written out as if they were the user's.
+        partly_located: Whether the input was text that may have locations for some operations only.
         changed: True once a pass has rewritten something.
     """
 
@@ -37,6 +38,7 @@ class Module:
     mlir: Any
     hlo_proto: bytes | None = None
     located: bool = True
+    partly_located: bool = False
     changed: bool = False
     _ssa_names: Any = field(default=None, init=False, repr=False, compare=False)
     _found_calls: Any = field(default=None, init=False, repr=False, compare=False)  # lowering.calls keeps it
@@ -76,5 +78,6 @@ class Module:
             mlir=copy,
             hlo_proto=self.hlo_proto,
             located=self.located,
+            partly_located=self.partly_located,
             changed=self.changed,
         )

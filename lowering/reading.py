@@ -108,8 +108,16 @@ def read_module(data: bytes | bytearray | str, name: str = "<input>") -> Module:
         raise _unreadable(name, form, e) from None
     if next(iter(mlir.body.operations), None) is None:
         raise error("MX001", f"the module in {name} is empty", "give a module with at least one function")
-    located = form is not InputForm.STABLEHLO_TEXT or b"loc(" in raw
-    module = Module(name=name, context=context, mlir=mlir, hlo_proto=hlo_proto, located=located)
+    is_text = form is InputForm.STABLEHLO_TEXT
+    located = not is_text or b"loc(" in raw
+    module = Module(
+        name=name,
+        context=context,
+        mlir=mlir,
+        hlo_proto=hlo_proto,
+        located=located,
+        partly_located=located and is_text,
+    )
     verify(module)
     return module
 

@@ -3,6 +3,7 @@
 from lowering import _compat, hlo_adapter
 from lowering._compat import ir
 from lowering.diagnostics import error
+from lowering.locations import remove_made_up
 from lowering.module import Format, Module
 from lowering.options import choice
 
@@ -35,7 +36,7 @@ def write_module(module: Module, fmt: Format | str) -> bytes:
     plain = for_writing(module)
     if fmt is Format.BYTECODE:
         return _compat.bytecode(plain.mlir)
-    text = str(plain.mlir.operation.get_asm(enable_debug_info=module.located))
+    text = str(plain.mlir.operation.get_asm(enable_debug_info=plain.located))
     return (text.rstrip("\n") + "\n").encode()
 
 
@@ -74,7 +75,7 @@ def to_hlo_proto(module: Module) -> bytes:
 
 def for_writing(module: Module) -> Module:
     """Returns the module without what only this package may see: carried HLO names and made-up locations."""
-    if module.hlo_proto is None and module.located:
+    if module.hlo_proto is None and module.located and not module.partly_located:
         return module
     copy = module.clone()
     with copy.context:
@@ -82,6 +83,8 @@ def for_writing(module: Module) -> Module:
             drop_name(op)
         if not module.located:
             _compat.strip_locations(copy.mlir)
+        elif module.partly_located:
+            copy.located = remove_made_up(copy.mlir)
     return copy
 
 
