@@ -49,6 +49,11 @@ def print_hlo(module: Any) -> str:
     return str(module.to_string(options))
 
 
+def hlo_header(module: Any) -> str:
+    """Returns the first line of an `HloModule` as text: its name, layouts and configuration."""
+    return str(module.to_string()).partition("\n")[0]
+
+
 def hlo_to_stablehlo(proto: bytes) -> bytes:
     """Returns StableHLO bytecode for a serialized HloModuleProto."""
     return bytes(_extend_mlir.hlo_to_stablehlo(proto))

@@ -27,6 +27,8 @@ class Module:
         mlir: The StableHLO module.
         hlo_proto: The input's HloModuleProto when it was HLO. While `changed` is False it is what gets written as HLO:
             a round trip through StableHLO would lose instruction names and inner layouts.
+        hlo_counts: The numbers of replicas and partitions as the header of HLO text has them, after a comma each; no
+            HloModuleProto has them.
         located: False when the input was text without locations: those that the parser made up from the text's lines
             serve messages and are not written out as if they were the user's.
         partly_located: Whether the input was text that may have locations for some operations only.
@@ -37,6 +39,7 @@ class Module:
     context: Any
     mlir: Any
     hlo_proto: bytes | None = None
+    hlo_counts: str = ""
     located: bool = True
     partly_located: bool = False
     changed: bool = False
@@ -77,6 +80,7 @@ class Module:
             context=self.context,
             mlir=copy,
             hlo_proto=self.hlo_proto,
+            hlo_counts=self.hlo_counts,
             located=self.located,
             partly_located=self.partly_located,
             changed=self.changed,

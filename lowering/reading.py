@@ -5,6 +5,7 @@ one StableHLO module. jaxlib parses; what it refuses becomes a diagnostic, never
 """
 
 import enum
+import re
 
 import jax.export
 
@@ -16,6 +17,11 @@ from lowering.module import Module
 _BYTECODE_MAGIC = b"ML\xefR"
 _HLO_TEXT_STARTS = ("HloModule", "ENTRY", "%", "ROOT")
 _ARTIFACT_PRODUCER = b"StableHLO_v"
+
+HEADER_ATTRIBUTES = ", frontend_attributes={"
+"""What ends the part of an HLO text's header that has the numbers of replicas and partitions."""
+
+_COUNT = re.compile(r", (?:replica_count|num_partitions)=\d+")
 
 NAMED_TARGETS = (b"quantize", b"block_scaled_dot", b"scaledmatmul", b"scaled_dot", b"scaled_matmul")
 """Lower-case pieces of custom call targets whose HLO instruction name is kept for messages."""
@@ -79,11 +85,15 @@ def read_module(data: bytes | bytearray | str, name: str = "<input>") -> Module:
     form = recognise(raw, name)
     context = _compat.new_context()
     hlo_proto: bytes | None = None
+    hlo_counts = ""
     try:
         if form in (InputForm.HLO_TEXT, InputForm.HLO_PROTO):
             hlo_proto = raw
             if form is InputForm.HLO_TEXT:
-                hlo_proto = bytes(_compat.parse_hlo_text(raw.decode()).as_serialized_hlo_module_proto())
+                hlo_module = _compat.parse_hlo_text(raw.decode())
+                hlo_proto = bytes(hlo_module.as_serialized_hlo_module_proto())
+                if any(name in raw for name in (b"replica_count", b"num_partitions")):
+                    hlo_counts = _counts(_compat.hlo_header(hlo_module))
             prepared = hlo_adapter.prepare_for_stablehlo(
                 hlo_proto, NAMED_TARGETS, lambda text: _compat.is_dictionary_attribute(text, context)
             )
@@ -115,6 +125,7 @@ def read_module(data: bytes | bytearray | str, name: str = "<input>") -> Module:
         context=context,
         mlir=mlir,
         hlo_proto=hlo_proto,
+        hlo_counts=hlo_counts,
         located=located,
         partly_located=located and is_text,
     )
@@ -130,6 +141,13 @@ def verify(module: Module) -> None:
         raise error(
             "MX002", f"{module.name} is not valid IR: {_one_line(e)}", "correct the program that made it"
         ) from None
+
+
+def _counts(header: str) -> str:
+    """Returns the numbers of replicas and partitions from the header of an HLO text that jaxlib printed."""
+    # They stand before the frontend attributes, whose texts may look like anything.
+    before, _, _ = header.partition(HEADER_ATTRIBUTES)
+    return "".join(_COUNT.findall(before))
 
 
 def _export_module(raw: bytes) -> str:

@@ -6,6 +6,7 @@ from lowering.diagnostics import error
 from lowering.locations import remove_made_up
 from lowering.module import Format, Module
 from lowering.options import choice
+from lowering.reading import HEADER_ATTRIBUTES
 
 _FRONTEND_ATTRIBUTES = "mhlo.frontend_attributes"
 
@@ -32,7 +33,9 @@ def write_module(module: Module, fmt: Format | str) -> bytes:
         proto = to_hlo_proto(module)
         if fmt is Format.HLO_PROTO:
             return proto
-        return print_hlo_proto(proto).encode()
+        header, newline, rest = print_hlo_proto(proto).partition("\n")
+        before, attributes, after = header.partition(HEADER_ATTRIBUTES)
+        return f"{before}{module.hlo_counts}{attributes}{after}{newline}{rest}".encode()
     plain = for_writing(module)
     if fmt is Format.BYTECODE:
         return _compat.bytecode(plain.mlir)

@@ -222,3 +222,20 @@ def test_invalid_ir_is_a_diagnostic() -> None:
     with pytest.raises(LoweringError, match="MX001") as caught:
         read_module(text)
     assert "has 0 operands" in str(caught.value)
+
+
+def test_replicas_and_partitions_of_hlo_text_are_kept() -> None:
+    header = 'HloModule m, replica_count=2, num_partitions=4, frontend_attributes={k=", replica_count=7"}'
+    text = hlo().replace("HloModule m", header)
+    printed = _compat.print_hlo(_compat.parse_hlo_text(text))
+    module = read_module(text)
+    assert write_module(module, "hlo").decode().rstrip() == printed.rstrip()
+    assert ", replica_count=2, num_partitions=4, frontend_attributes=" in printed
+    changed = mx_opt("-", "--passes=legalize-quantize-mx", stdin=text.encode()).text
+    assert "QuantizeMX_bf16_e4m3fn" in changed
+    assert ", replica_count=2, num_partitions=4" in changed.splitlines()[0]
+    assert "replica_count=7" not in changed.splitlines()[0].partition(", frontend_attributes=")[0]
+    assert read_module(changed).hlo_counts == ", replica_count=2, num_partitions=4"
+    only = hlo().replace("HloModule m", "HloModule m, num_partitions=4")
+    assert read_module(only).hlo_counts == ", num_partitions=4"
+    assert read_module(hlo()).hlo_counts == ""
