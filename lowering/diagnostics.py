@@ -36,6 +36,7 @@ MX_CODES: dict[str, str] = {
     "MX016": "a call cannot be lowered to BIR",
     "MX017": "an option or argument has a value that it cannot have",
     "MX018": "a module has no calls to lower to BIR, so that the program is empty",
+    "MX019": "an output cannot be written",
 }
 """This project's own codes, each with what it means. The contract's codes are documented with their rules."""
 

@@ -17,8 +17,8 @@ import jax_mx
 from jax_mx._implementation import ENVIRONMENT_VARIABLE
 from lowering.bir import cli as bir
 from lowering.cli import convert, explain, inspect, isolation, optimize, passes, rules, run, validate
-from lowering.cli.files import DiagnosticsForm, print_diagnostics
-from lowering.cli.flags import UsageError
+from lowering.cli.files import print_diagnostics
+from lowering.cli.flags import DiagnosticsForm, UsageError
 from lowering.diagnostics import Diagnostic, LoweringError
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
@@ -32,6 +32,9 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "validate": validate.run,
 }
 """Commands by name; anything else is a file for `optimize`."""
+
+JSON_COMMANDS = ("explain", "inspect")
+"""The commands that have `--diagnostics`, as `optimize` has."""
 
 _USAGE = f"""\
 usage: {optimize.USAGE}
@@ -61,8 +64,7 @@ def run_command(arguments: Sequence[str]) -> int:
         if e.filename is not None:
             raise
         # Commands say themselves what they cannot read or write; what is left is the stream that all print to.
-        sys.stderr.write(f"mx-opt: cannot write standard output: {e.strerror or e}\n")
-        return 2
+        return _refuse(UsageError(f"cannot write standard output: {e.strerror or e}", "MX019"), arguments)
 
 
 def _run_reporting(arguments: Sequence[str]) -> int:
@@ -85,12 +87,35 @@ def _run_reporting(arguments: Sequence[str]) -> int:
             raise UsageError(f"{first} is neither a file nor a command; the commands are {known}\n{_USAGE}")
         return optimize.run(arguments)
     except UsageError as e:
-        sys.stderr.write(f"mx-opt: {e}\n")
-        return 2
+        return _refuse(e, arguments)
     except LoweringError as e:
-        for diagnostic in e.diagnostics:
-            sys.stderr.write(f"{diagnostic}\n")
+        print_diagnostics(e.diagnostics, diagnostics_form(arguments))
         return 1
+
+
+def _refuse(error: UsageError, arguments: Sequence[str]) -> int:
+    form = diagnostics_form(arguments)
+    if form is DiagnosticsForm.JSON:
+        print_diagnostics([*error.found, error.diagnostic()], form)
+    else:
+        sys.stderr.write(f"mx-opt: {error}\n")
+    return 2
+
+
+def diagnostics_form(arguments: Sequence[str]) -> DiagnosticsForm:
+    """Returns the form of diagnostics that a command line asks for, one too that cannot be parsed."""
+    form = DiagnosticsForm.TEXT
+    first = arguments[0] if arguments else ""
+    if first in _HELP or (first in COMMANDS and first not in JSON_COMMANDS):
+        return form
+    for argument, following in zip(arguments, [*arguments, ""][1:], strict=True):
+        if argument == "--":
+            break
+        flag, _, value = argument.partition("=")
+        if flag.startswith("-") and flag.lstrip("-") == "diagnostics":
+            value = value or following
+            form = DiagnosticsForm(value) if value in list(DiagnosticsForm) else form
+    return form
 
 
 def _is_mistyped(first: str) -> bool:
@@ -126,10 +151,7 @@ def _open_missing_streams() -> None:
 
 def report_crash(crash: Diagnostic, arguments: Sequence[str]) -> None:
     """Prints the diagnostic about a crash in the form that these arguments ask for."""
-    form: str = DiagnosticsForm.TEXT
-    if arguments and arguments[0] not in (*COMMANDS, *_HELP):
-        form = optimize.diagnostics_form(arguments)
-    print_diagnostics([crash], form)
+    print_diagnostics([crash], diagnostics_form(arguments))
 
 
 def _run_under_absl() -> int:

@@ -1,7 +1,6 @@
 """Input and output of the commands: files or `-`, and diagnostics as text or JSON."""
 
 import dataclasses
-import enum
 import json
 import os
 import sys
@@ -13,7 +12,7 @@ import numpy as np
 
 from jax_mx._atomic import write_bytes
 from lowering.arrays import load_array
-from lowering.cli.flags import UsageError
+from lowering.cli.flags import DiagnosticsForm, UsageError
 from lowering.cli.isolation import guarded_reading
 from lowering.diagnostics import Diagnostic, LoweringError
 from lowering.module import Module
@@ -21,13 +20,6 @@ from lowering.reading import read_module
 
 READ_SECONDS = 60
 """Time to read a small module before the command gives up on jaxlib; a second more for every megabyte."""
-
-
-class DiagnosticsForm(enum.StrEnum):
-    """How diagnostics are printed."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 def one_file(arguments: Sequence[str], usage: str) -> str:
@@ -42,7 +34,7 @@ def read_input(file: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as e:
-        raise UsageError(f"cannot read {display_name(file)}: {e.strerror}") from None
+        raise UsageError(f"cannot read {display_name(file)}: {e.strerror}", "MX001") from None
 
 
 def read_array(file: str) -> np.ndarray[Any, Any]:
@@ -50,7 +42,7 @@ def read_array(file: str) -> np.ndarray[Any, Any]:
     try:
         return load_array(file)
     except OSError as e:
-        raise UsageError(f"cannot read {file}: {e.strerror or e}") from None
+        raise UsageError(f"cannot read {file}: {e.strerror or e}", "MX001") from None
 
 
 def named_output(output: str, what: str) -> str:
@@ -86,7 +78,7 @@ def write_output(data: bytes, output: str | None) -> None:
     try:
         write_bytes(Path(output), data)
     except OSError as e:
-        raise UsageError(f"cannot write {output}: {e.strerror or os.strerror(e.errno or 0)}") from None
+        raise UsageError(f"cannot write {output}: {e.strerror or os.strerror(e.errno or 0)}", "MX019") from None
 
 
 def print_diagnostics(diagnostics: Sequence[Diagnostic], form: str) -> None:

@@ -11,13 +11,42 @@ from typing import Any, get_type_hints
 
 from absl import flags
 
+from lowering.diagnostics import Diagnostic
 from lowering.legalize_quantize_mx import LegalizeQuantizeMx
 from lowering.passes import Pass
 from lowering.registry import PASSES
 
+_RESOLUTIONS = {
+    "MX001": "name a file that can be read",
+    "MX017": "correct the command line; --help shows what there is",
+    "MX019": "name an output that can be written",
+}
+
 
 class UsageError(Exception):
-    """The command line makes no sense; exit status 2."""
+    """The command line makes no sense, or names files that cannot be opened; exit status 2.
+
+    Attributes:
+        code: Code of the diagnostic that it becomes where diagnostics are JSON.
+        found: What was found about the module before; printed with it there.
+    """
+
+    def __init__(self, message: str, code: str = "MX017"):
+        self.code = code
+        self.found: Sequence[Diagnostic] = ()
+        super().__init__(message)
+
+    def diagnostic(self) -> Diagnostic:
+        """Returns the error as a diagnostic, without the lines that show how the command is called."""
+        cause, _, _ = str(self).partition("\nusage:")
+        return Diagnostic(code=self.code, cause=cause, resolution=_RESOLUTIONS[self.code])
+
+
+class DiagnosticsForm(enum.StrEnum):
+    """How diagnostics are printed."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 class Flags:
@@ -52,6 +81,11 @@ class Flags:
     def strings(self, name: str, doc: str) -> None:
         """Declares a flag that may be repeated."""
         flags.DEFINE_multi_string(name, [], doc, flag_values=self._values)
+
+    def diagnostics_form(self) -> None:
+        """Declares in which form diagnostics come, for the commands in `mx_opt.JSON_COMMANDS`."""
+        doc = "How diagnostics are printed; json is one array on standard error, errors of usage included."
+        self.choice("diagnostics", [str(f) for f in DiagnosticsForm], str(DiagnosticsForm.TEXT), doc)
 
     def target_options(self) -> None:
         """Declares what calls are validated for: `target` and `allow-fp4`, as the legalization has them."""

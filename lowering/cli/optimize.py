@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from lowering.bir.lower_to_bir import BIR_JSON, LowerToBir
 from lowering.cli import files
-from lowering.cli.flags import Flags, UsageError
+from lowering.cli.flags import DiagnosticsForm, Flags, UsageError
 from lowering.diagnostics import Diagnostic, LoweringError
 from lowering.expected import check_expected
 from lowering.module import Format, Module
@@ -25,7 +25,7 @@ def declare() -> Flags:
     flags.string("passes", f"Passes to run, in this order, separated by commas: {', '.join(PASSES)}.")
     flags.choice("emit", [*map(str, Format), BIR_JSON], None, "Form of the output; the family of the input by default.")
     flags.string("output", "File to write; standard output by default.", short="o")
-    flags.choice("diagnostics", [str(f) for f in files.DiagnosticsForm], "text", "How diagnostics are printed.")
+    flags.diagnostics_form()
     flags.boolean("print-between-passes", "Print the module to standard error after every pass.")
     flags.boolean("time-passes", "Print the time of every pass to standard error.")
     flags.boolean("split-input-file", f"Treat every part between '{SEPARATOR}' lines as a module of its own.")
@@ -38,6 +38,10 @@ def run(arguments: Sequence[str]) -> int:
     """Runs the command; returns 0, or 1 when there are errors."""
     flags = declare()
     file = files.one_file(flags.parse(arguments), USAGE)
+    as_json = flags["diagnostics"] == DiagnosticsForm.JSON
+    mixed = next((name for name in ("time-passes", "print-between-passes") if flags[name]), None)
+    if as_json and mixed is not None:
+        raise UsageError(f"--{mixed} prints text to standard error, where --diagnostics=json has nothing but its array")
     names = [n.strip() for n in (flags["passes"] or "").split(",") if n.strip()]
     passes = flags.make_passes(names)
     lower_to_bir = _lower_to_bir(passes, flags["emit"])
@@ -65,12 +69,17 @@ def run(arguments: Sequence[str]) -> int:
         all_diagnostics += diagnostics
         if flags["time-passes"]:
             _print_times(reports)
-    if all_diagnostics or flags["diagnostics"] == files.DiagnosticsForm.JSON:
-        files.print_diagnostics(all_diagnostics, flags["diagnostics"])
-    if failed:
-        return 1
-    files.write_output(f"{SEPARATOR}\n".encode().join(outputs), flags["output"])
-    return 0
+    if not as_json:
+        files.print_diagnostics(all_diagnostics, DiagnosticsForm.TEXT)
+    if not failed:
+        try:
+            files.write_output(f"{SEPARATOR}\n".encode().join(outputs), flags["output"])
+        except UsageError as e:
+            e.found = all_diagnostics
+            raise
+    if as_json:  # now that nothing else can go wrong: one array has it all
+        files.print_diagnostics(all_diagnostics, DiagnosticsForm.JSON)
+    return 1 if failed else 0
 
 
 def _with_hint(diagnostics: Sequence[Diagnostic], data: bytes) -> list[Diagnostic]:
@@ -82,13 +91,6 @@ def _with_hint(diagnostics: Sequence[Diagnostic], data: bytes) -> list[Diagnosti
         dataclasses.replace(d, resolution=d.resolution + hint) if d.code in ("MX001", "MX002") else d
         for d in diagnostics
     ]
-
-
-def diagnostics_form(arguments: Sequence[str]) -> str:
-    """Returns the form of diagnostics that a command line asks for. Raises UsageError when it makes no sense."""
-    flags = declare()
-    flags.parse(arguments)
-    return str(flags["diagnostics"])
 
 
 def default_format(data: bytes) -> Format:

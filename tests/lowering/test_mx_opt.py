@@ -296,6 +296,10 @@ def test_form_of_the_diagnostic_about_a_crash(arguments: list[str], capsys: pyte
     crash = Diagnostic(code="MX012", cause="c", resolution="r")
     report_crash(crash, arguments)
     assert json.loads(capsys.readouterr().err) == [crash.as_dict()]
+    report_crash(crash, ["inspect", "-", "--diagnostics=json"])
+    assert json.loads(capsys.readouterr().err) == [crash.as_dict()]
+    report_crash(crash, ["run", "-", "--diagnostics=json"])
+    assert capsys.readouterr().err == "[ERROR] [MX012] c - r\n"
     report_crash(crash, ["inspect", "-"])
     assert capsys.readouterr().err == "[ERROR] [MX012] c - r\n"
 
@@ -307,3 +311,40 @@ def test_several_modules_read_as_one_hint_at_the_flag() -> None:
     assert "give --split-input-file if the parts between '// -----' lines are modules of their own" in result.stderr
     assert mx_opt("-", "--split-input-file", stdin=two).status == 0
     assert "--split-input-file" not in mx_opt("-", stdin=b"func.func @main() {").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "codes"),
+    [
+        (["no/such/file.mlir"], 2, ["MX001"]),
+        ([FIXTURES], 2, ["MX001"]),
+        (["-", "-o", "no/such/directory/out.mlir"], 2, ["NCC_EVRF045", "MX019"]),
+        (["-", "--target=trn9"], 2, ["MX017"]),
+        (["-", "--passes=no-such-pass"], 2, ["MX017"]),
+        (["-", "--emit=bir-json"], 2, ["MX017"]),
+        (["-", "--time-passes"], 2, ["MX017"]),
+        (["-", "--print-between-passes"], 2, ["MX017"]),
+        (["inspect", "no/such/file.mlir"], 2, ["MX001"]),
+        (["explain", "no/such/file.mlir"], 2, ["MX001"]),
+    ],
+)
+def test_what_is_refused_is_json_where_diagnostics_are(arguments: list[object], status: int, codes: list[str]) -> None:
+    warned = stablehlo('{"x":1,"dim":1,"dtype":"float8_e5m2"}')
+    passes = [PASS] if arguments[0] == "-" and not any(str(a).startswith("--passes") for a in arguments) else []
+    result = mx_opt(*arguments, *passes, "--diagnostics", "json", stdin=warned.encode())
+    assert (result.status, result.stdout) == (status, b"")
+    found = json.loads(result.stderr)
+    assert [d["code"] for d in found][-1] == codes[-1]
+    assert len(found) == len(codes)
+    assert "usage:" not in found[-1]["message"]
+
+
+def test_inspect_and_explain_have_json_diagnostics_beside_their_output() -> None:
+    for command in ("inspect", "explain"):
+        plain = mx_opt(command, "-", stdin=BAD)
+        result = mx_opt(command, "-", "--diagnostics=json", stdin=BAD)
+        assert (result.status, result.stdout) == (1, plain.stdout)
+        assert [d["code"] for d in json.loads(result.stderr)] == ["NCC_EVRF041"]
+        unreadable = mx_opt(command, "-", "--diagnostics=json", stdin=b"module {")
+        assert (unreadable.status, json.loads(unreadable.stderr)[0]["code"]) == (1, "MX001")
+    assert mx_opt("inspect", "-", "--diagnostics=json", stdin=stablehlo().encode()).stderr == "[]\n"
