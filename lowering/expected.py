@@ -5,15 +5,18 @@
 
 `expected-error` and `expected-warning` take a text that the diagnostic's first line must contain. `@+N`, `@-N` ties
 the diagnostic to a line relative to the comment; without it the diagnostic may come from
-anywhere, because one about the whole module has no line (this project's decision).
+anywhere, because one about the whole module has no line (this project's decision). Those that name a line choose first.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lowering.diagnostics import Diagnostic, Severity
 
 _KINDS = {"expected-error": Severity.ERROR, "expected-warning": Severity.WARNING}
+_COMMENT = re.compile(r"\b(expected-\w+)")
+_PLACE = re.compile(r"(?:@([+-]\d+))?\s*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +31,18 @@ class Expectation:
 
 def check_expected(text: str, found: Sequence[Diagnostic], name: str) -> list[Diagnostic]:
     """Returns a diagnostic for every expectation that was not met and every finding that was not expected."""
-    mismatches = []
+    wanted, malformed = _read(text)
+    mismatches = [
+        Diagnostic(
+            code="MX008",
+            cause=f"{name}:{line}: {problem}",
+            resolution="write expected-error or expected-warning, @+N or @-N where it names a line, and {{text}}",
+        )
+        for line, problem in malformed
+    ]
     left = list(found)
-    for expectation in expectations(text):
+    # What says least about its diagnostic is left what the others do not name.
+    for expectation in sorted(wanted, key=lambda e: (e.line is None, -len(e.text))):
         hit = next((d for d in left if _meets(d, expectation, text)), None)
         if hit is None:
             place = f"{name}:{expectation.comment_line}"
@@ -59,26 +71,32 @@ def check_expected(text: str, found: Sequence[Diagnostic], name: str) -> list[Di
 
 def expectations(text: str) -> list[Expectation]:
     """Returns the expectations of a module's comments, in order."""
-    found = []
+    return _read(text)[0]
+
+
+def _read(text: str) -> tuple[list[Expectation], list[tuple[int, str]]]:
+    """Returns the expectations, and line and problem of every comment that is almost one."""
+    found: list[Expectation] = []
+    malformed: list[tuple[int, str]] = []
     for number, line in enumerate(text.splitlines(), start=1):
-        _, comment, rest = line.partition("//")
-        if not comment:
-            continue
-        for kind, severity in _KINDS.items():
-            for piece in rest.split(kind)[1:]:
-                where, opened, tail = piece.partition("{{")
-                wanted, closed, _ = tail.partition("}}")
-                if opened and closed:
-                    line_wanted = _line(where.strip(), number)
-                    found.append(Expectation(severity=severity, text=wanted, comment_line=number, line=line_wanted))
-    return found
-
-
-def _line(where: str, comment_line: int) -> int | None:
-    if not where.startswith("@"):
-        return None
-    offset = where[1:]
-    return comment_line + int(offset) if offset[1:].isdigit() and offset[0] in "+-" else comment_line
+        _, _, comment = line.partition("//")
+        _, *pieces = _COMMENT.split(comment)
+        for kind, rest in zip(pieces[::2], pieces[1::2], strict=True):
+            where, opened, tail = rest.partition("{{")
+            if not opened and not where.startswith("@"):
+                continue  # a comment about expectations
+            wanted, closed, _ = tail.partition("}}")
+            place = _PLACE.fullmatch(where)
+            if kind not in _KINDS:
+                malformed.append((number, f"'{kind}' is no expectation"))
+            elif not opened or not closed:
+                malformed.append((number, f"the text of '{kind}' is not between {{{{ and }}}}"))
+            elif place is None:
+                malformed.append((number, f"'{where.strip()}' is no place for '{kind}'"))
+            else:
+                at = None if place[1] is None else number + int(place[1])
+                found.append(Expectation(severity=_KINDS[kind], text=wanted, comment_line=number, line=at))
+    return found, malformed
 
 
 def _meets(diagnostic: Diagnostic, expectation: Expectation, text: str) -> bool:
