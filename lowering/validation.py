@@ -62,5 +62,14 @@ def validate_module(data: bytes, name: str, *, seed: int, allow_fp4: bool) -> Ou
 
 
 def module_files(directory: Path) -> list[Path]:
-    """Returns the module files of a tree, in order."""
-    return sorted(p for p in directory.rglob("*") if p.suffix in SUFFIXES and p.is_file())
+    """Returns the module files of a tree, in order; links to nothing among them, which cannot be read."""
+    return sorted(p for p in directory.rglob("*") if p.suffix in SUFFIXES and (p.is_file() or _dangles(p)))
+
+
+def other_files(directory: Path) -> list[Path]:
+    """Returns the files of a tree that are no module files, in order."""
+    return sorted(p for p in directory.rglob("*") if p.suffix not in SUFFIXES and p.is_file())
+
+
+def _dangles(path: Path) -> bool:
+    return path.is_symlink() and not path.exists()

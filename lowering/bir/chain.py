@@ -9,7 +9,7 @@ compares data and scale byte for byte with `jax_mx.quantize_mx`. A stage that fa
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import ml_dtypes
@@ -58,7 +58,9 @@ class Stage:
     problems: tuple[str, ...] = ()
 
 
-def run_chain(data: bytes, name: str, *, seed: int, allow_fp4: bool) -> list[Stage]:
+def run_chain(
+    data: bytes, name: str, *, seed: int, allow_fp4: bool, after_each: Callable[[Stage], None] | None = None
+) -> list[Stage]:
     """The stages of a module, up to the first that fails.
 
     Args:
@@ -66,10 +68,13 @@ def run_chain(data: bytes, name: str, *, seed: int, allow_fp4: bool) -> list[Sta
         name: Its name for messages.
         seed: Equal seeds give equal inputs.
         allow_fp4: Accept float4_e2m1fn.
+        after_each: Called with each stage as soon as it is done.
     """
     stages: list[Stage] = []
     for stage in _stages(data, name, seed, allow_fp4):
         stages.append(stage)
+        if after_each is not None:
+            after_each(stage)
         if not stage.ok:
             break
     return stages

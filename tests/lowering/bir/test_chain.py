@@ -132,3 +132,23 @@ def test_a_word_that_reads_back_differently_is_found() -> None:
     (problem,) = last.problems
     assert problem.startswith("the word e3100000")
     assert " reads back as e3100000" in problem
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_module_that_crashes_fails_alone(tmp_path: Path, jobs: int) -> None:
+    call = stablehlo(None, attributes="api_version = 1 : i32, mhlo.backend_config = {dim = DEEP}")
+    (tmp_path / "a.mlir").write_text(stablehlo())
+    (tmp_path / "b.mlir").write_text(call.replace("DEEP", "[" * 20_000 + "]" * 20_000))
+    (tmp_path / "c.mlir").symlink_to("nowhere")
+    (tmp_path / "d.mlir").write_text(stablehlo())
+    (tmp_path / "notes.txt").write_text("no module")
+    result = mx_opt("validate", tmp_path, "--seed=3", f"--jobs={jobs}")
+    assert (result.status, result.stderr) == (1, "")
+    rows = result.text.splitlines()
+    assert [row.split()[:2] for row in rows[2:4]] == [["a.mlir", "ok"], ["b.mlir", "FAILED"]]
+    assert rows[4].startswith("    parse: jaxlib stopped the process, SIG")
+    assert rows[5].split()[:2] == ["c.mlir", "FAILED"]
+    assert rows[6] == f"    parse: cannot read {tmp_path}/c.mlir: No such file or directory"
+    assert rows[7].split()[:2] == ["d.mlir", "ok"]
+    assert rows[8] == "skipped, because the suffix is none of .hlo, .mlir, .pb, .mlirbc, .export: notes.txt"
+    assert rows[9] == "4 modules, 2 failed"
