@@ -5,9 +5,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from lowering import quantize_rules, scaled_dot_rules
-from lowering.calls import COMPOSITE, CUSTOM_CALL, QUANTIZE_TARGET, SCALED_DOT_TARGET, Call, describe, target_of
+from lowering.calls import (
+    COMPOSITE,
+    CUSTOM_CALL,
+    FRONTEND_ATTRIBUTES,
+    QUANTIZE_TARGET,
+    SCALED_DOT_TARGET,
+    Call,
+    Signature,
+    Spelling,
+    array_shape,
+    describe,
+    dictionary,
+    target_of,
+)
 from lowering.diagnostics import Diagnostic, Severity
-from lowering.hlo_adapter import LEGALIZED_PREFIXES
+from lowering.hlo_adapter import COMPOSITE_NAME, LEGALIZED_PREFIXES
 from lowering.legalize_quantize_mx import LegalizeQuantizeMx
 from lowering.legalize_scaled_matmul import legalized_target
 from lowering.locations import source_of
@@ -94,7 +107,7 @@ def explain_module(module: Module, *, target: Target | str = Target.TRN3, allow_
     with module.context:
         for op in module.operations_named(CUSTOM_CALL, COMPOSITE, *_CALLERS):
             if op.name in _CALLERS:
-                found += _explain_other(module, op)
+                found += _explain_composite(module, op) or _explain_other(module, op)
                 continue
             name = target_of(op)
             if name == QUANTIZE_TARGET:
@@ -116,6 +129,32 @@ def _explain_near_miss(module: Module, op: Any, name: str) -> list[Diagnostic]:
         if miss.matches(name):
             return [_note(describe(module, op), miss.cause(name), miss.resolution)]
     return []
+
+
+def _explain_composite(module: Module, op: Any) -> list[Diagnostic]:
+    """A composite of HLO with several results, which is read as a call of its decomposition."""
+    full = dictionary(op.attributes, FRONTEND_ATTRIBUTES).get(COMPOSITE_NAME.decode(), "")
+    name = full.rpartition(".")[2]
+    misses = [miss for miss in NEAR_MISSES if miss.matches(name)]
+    if not misses:
+        return []
+    call = Call(
+        op,
+        module,
+        Signature(
+            target=name,
+            spelling=Spelling.COMPOSITE,
+            api_version=1,
+            operands=tuple(array_shape(o.type) for o in op.operands),
+            results=tuple(map(array_shape, op.results.types)),
+            is_tuple=False,
+            config=None,
+            scale_rule=None,
+        ),
+    )
+    if name == SCALED_DOT_TARGET:
+        return [_note(call, f"'{full}' is a composite with several results", "a scaled matmul has one result")]
+    return [_note(call, misses[0].cause(name), misses[0].resolution)]
 
 
 def _explain_other(module: Module, op: Any) -> list[Diagnostic]:

@@ -43,7 +43,7 @@ def prepare_for_stablehlo(proto: bytes, name_needles: tuple[bytes, ...], is_dict
         _unfold_tuple_constants(computation)
         for instruction in computation.instructions:
             if instruction.get_int(p.IS_COMPOSITE) and is_tuple(instruction):
-                _unwrap_composite(instruction)
+                _unwrap_composite(instruction, name_needles)
             if instruction.get_bytes(p.OPCODE) == b"custom-call":
                 _check_typed_ffi(instruction, is_dictionary)
                 target = instruction.get_bytes(p.TARGET).lower()
@@ -52,7 +52,7 @@ def prepare_for_stablehlo(proto: bytes, name_needles: tuple[bytes, ...], is_dict
     return edit.serialize()
 
 
-def _unwrap_composite(call: Message) -> None:
+def _unwrap_composite(call: Message, name_needles: tuple[bytes, ...]) -> None:
     """Makes a custom call of a composite named `QuantizeMX`, and a plain call of any other.
 
     jaxlib's converter makes an invalid composite of one that has several results.
@@ -60,7 +60,10 @@ def _unwrap_composite(call: Message) -> None:
     attributes = Message.parse(call.get_bytes(p.FRONTEND_ATTRIBUTES))
     entries = {m.get_bytes(1): m.get_bytes(2) for m in map(Message.parse, attributes.all_bytes(1))}
     call.remove(p.IS_COMPOSITE)
-    if entries.get(COMPOSITE_NAME, b"").rpartition(b".")[2] != QUANTIZE_TARGET.encode():
+    name = entries.get(COMPOSITE_NAME, b"")
+    if name.rpartition(b".")[2] != QUANTIZE_TARGET.encode():
+        if any(needle in name.lower() for needle in name_needles):
+            add_frontend_attribute(call, NAME_ATTRIBUTE.encode(), call.get_bytes(p.NAME))
         return
     call.remove(p.CALLED)
     call.remove(p.FRONTEND_ATTRIBUTES)

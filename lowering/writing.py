@@ -82,7 +82,7 @@ def for_writing(module: Module) -> Module:
         return module
     copy = module.clone()
     with copy.context:
-        for op in copy.operations_named("stablehlo.custom_call"):
+        for op in copy.operations_named("stablehlo.custom_call", "func.call"):
             drop_name(op)
         if not module.located:
             _compat.strip_locations(copy.mlir)

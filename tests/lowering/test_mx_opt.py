@@ -207,6 +207,37 @@ func.func private @QuantizeMX(%x: tensor<4xf32>) -> tensor<4xf32> {
     assert (nothing.status, nothing.text) == (0, "<stdin> has no MX calls and nothing like one\n")
 
 
+COMPOSITE = """\
+HloModule m
+f {
+  p = bf16[4,64] parameter(0)
+  ROOT t = (u32[4,16], u8[4,2]) custom-call(p), custom_call_target="unrelated"
+}
+ENTRY e {
+  x = bf16[4,64] parameter(0)
+  ROOT q = (u32[4,16], u8[4,2]) call(x), to_apply=f, is_composite=true, frontend_attributes={composite.name="v.NAME",\
+composite.attributes={dim = 1 : i64},composite.version="1"}, metadata={op_name="q" source_file="u.py" source_line=3}
+}
+"""
+
+
+def test_explain_sees_composites_of_hlo() -> None:
+    result = mx_opt("explain", "-", stdin=COMPOSITE.replace("NAME", "quantizemx").encode())
+    assert (result.status, result.text.splitlines()) == (
+        0,
+        [
+            "[NOTE] [MX010] 'quantizemx' is not exactly 'QuantizeMX' - spell the target 'QuantizeMX'",
+            "    q = (u32[4,16], u8[4,2]) quantizemx(bf16[4,64]), at u.py:3",
+        ],
+    )
+    dot = mx_opt("explain", "-", stdin=COMPOSITE.replace("NAME", "__op$block_scaled_dot").encode())
+    assert "[MX010] 'v.__op$block_scaled_dot' is a composite with several results" in dot.text
+    other = mx_opt("explain", "-", stdin=COMPOSITE.replace("NAME", "other").encode())
+    assert other.text == "<stdin> has no MX calls and nothing like one\n"
+    written = mx_opt("-", "--emit=stablehlo", stdin=COMPOSITE.replace("NAME", "quantizemx").encode())
+    assert "v.quantizemx" in written.text and "mx_instruction_name" not in written.text
+
+
 def test_nested_tuples_are_warned_about() -> None:
     text = NEAR_MISSES.replace("ROOT r = (u32[4,16], f32[4,4], f32[4,4]) tuple(b0, h, i)", "ROOT r = (XX) tuple(b)")
     result = mx_opt("-", PASS, stdin=text.replace("XX", "(u32[4,16], u8[4,2])").encode())
