@@ -18,8 +18,9 @@ from lowering.calls import (
     describe,
     dictionary,
     target_of,
+    text_of,
 )
-from lowering.diagnostics import Diagnostic, Severity
+from lowering.diagnostics import Diagnostic, Severity, shorten
 from lowering.hlo_adapter import COMPOSITE_NAME, LEGALIZED_PREFIXES
 from lowering.legalize_quantize_mx import LegalizeQuantizeMx
 from lowering.legalize_scaled_matmul import legalized_target
@@ -127,7 +128,7 @@ def explain_module(module: Module, *, target: Target | str = Target.TRN3, allow_
 def _explain_near_miss(module: Module, op: Any, name: str) -> list[Diagnostic]:
     for miss in NEAR_MISSES:
         if miss.matches(name):
-            return [_note(describe(module, op), miss.cause(name), miss.resolution)]
+            return [_note(describe(module, op), miss.cause(shorten(name)), miss.resolution)]
     return []
 
 
@@ -160,7 +161,7 @@ def _explain_composite(module: Module, op: Any) -> list[Diagnostic]:
 def _explain_other(module: Module, op: Any) -> list[Diagnostic]:
     """A function of the name, or a custom call of the older MHLO dialect: spellings that no pass reads."""
     key = "callee" if op.name == "func.call" else "call_target_name"
-    name = str(op.attributes[key].value)
+    name = text_of(op.attributes[key])
     if _plain(name) != _plain(QUANTIZE_TARGET) and name != SCALED_DOT_TARGET:
         return []
     is_function = op.name == "func.call"
