@@ -5,16 +5,14 @@ rules that judge a call and the table that shows it need no IR.
 """
 
 import enum
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from lowering import hlo_adapter
 from lowering._compat import ir
+from lowering.attributes import dictionary, entries_of, integers_of, json_text, text_of
 from lowering.config import QuantizeMxConfig, parse_json
-from lowering.diagnostics import SourceLocation, error, shorten
+from lowering.diagnostics import SourceLocation, shorten
 from lowering.locations import source_of
 from lowering.module import Module
 from lowering.shapes import ArrayShape as ArrayShape
@@ -34,9 +32,6 @@ _SAYING_ATTRIBUTES = (
     "mhlo.backend_config",
     "composite_attributes",
 )
-_DEEPEST, _LONGEST_ARRAY, _WIDEST_INTEGER = 100, 2**16, 1024
-"""Attributes of a configuration or of metadata that exceed these are not read: none that means something does."""
-
 FRONTEND_ATTRIBUTES, MHLO_BACKEND_CONFIG = "mhlo.frontend_attributes", "mhlo.backend_config"
 
 
@@ -265,7 +260,7 @@ def _scale_rule_attribute(attributes: Any) -> Any:
     """Returns the frontend attribute that names the scale rule, None when there is none."""
     if FRONTEND_ATTRIBUTES not in attributes:
         return None
-    entries = _entries(attributes, FRONTEND_ATTRIBUTES)
+    entries = entries_of(attributes, FRONTEND_ATTRIBUTES)
     return entries[SCALE_RULE_ATTRIBUTE] if SCALE_RULE_ATTRIBUTE in entries else None  # noqa: SIM401  get() makes one
 
 
@@ -298,40 +293,7 @@ def _metadata(op: Any) -> Metadata | None:
 def _constant_value(producer: Any) -> int | tuple[int, ...] | None:
     if getattr(producer, "name", "") != "stablehlo.constant":
         return None
-    value = producer.attributes["value"]
-    if not isinstance(value, ir.DenseElementsAttr) or not isinstance(value.type.element_type, ir.IntegerType):
-        return None
-    try:
-        values = np.asarray(value)
-    except TypeError:  # no integers that numpy has, such as those of 4 bits
-        return None
-    if values.ndim > 1 or values.size > _LONGEST_ARRAY:
-        return None
-    return tuple(map(int, values)) if values.ndim else int(values)
-
-
-def dictionary(attributes: Any, name: str) -> dict[str, str]:
-    """Returns the strings of a dictionary attribute, empty when absent. Raises LoweringError (MX002) for another."""
-    if name not in attributes:
-        return {}
-    return {a.name: text_of(a.attr) for a in _entries(attributes, name) if isinstance(a.attr, ir.StringAttr)}
-
-
-def _entries(attributes: Any, name: str) -> Any:
-    entries = attributes[name]
-    if not isinstance(entries, ir.DictAttr):
-        raise error("MX002", f"the attribute {name} is {shorten(str(entries))}", "make it a dictionary of strings")
-    return entries
-
-
-def text_of(attribute: Any) -> str:
-    """Returns the text of a string attribute. Raises LoweringError (MX002) when it is not UTF-8."""
-    try:
-        return str(attribute.value)
-    except (RuntimeError, UnicodeDecodeError):
-        raise error(
-            "MX002", f"the attribute {shorten(str(attribute))} is not UTF-8 text", "write it as UTF-8"
-        ) from None
+    return integers_of(producer.attributes["value"])
 
 
 def _config(op: Any) -> tuple[Spelling, str | None]:
@@ -339,63 +301,13 @@ def _config(op: Any) -> tuple[Spelling, str | None]:
     if op.name == COMPOSITE:
         if "composite_attributes" not in attributes:
             return Spelling.COMPOSITE, None
-        return Spelling.COMPOSITE, _json_text(attributes["composite_attributes"])
+        return Spelling.COMPOSITE, json_text(attributes["composite_attributes"])
     if MHLO_BACKEND_CONFIG in attributes:
-        return Spelling.MHLO_DICTIONARY, _json_text(attributes[MHLO_BACKEND_CONFIG])
+        return Spelling.MHLO_DICTIONARY, json_text(attributes[MHLO_BACKEND_CONFIG])
     if "backend_config" not in attributes:
         return Spelling.STRING, None
     config = attributes["backend_config"]
     if isinstance(config, ir.StringAttr):
         # An empty string is what jaxlib writes for an absent configuration.
         return Spelling.STRING, text_of(config) or None
-    return Spelling.DICTIONARY, _json_text(config)
-
-
-def _json_text(attribute: Any) -> str:
-    """Returns a configuration as JSON text. A value that is nested too deeply has none, and the text says so there."""
-    if not isinstance(attribute, ir.DictAttr):
-        return _json_of_value(attribute)
-    members = sorted((a.name, _json_of_value(a.attr)) for a in attribute)
-    return "{" + ",".join(f"{json.dumps(name)}:{text}" for name, text in members) + "}"
-
-
-def _json_of_value(attribute: Any) -> str:
-    try:
-        return json.dumps(_json_value(attribute), sort_keys=True, separators=(",", ":"))
-    except _TooDeepError:
-        return f"<nested more than {_DEEPEST} deep>"
-
-
-class _TooDeepError(Exception):
-    """Attributes nest deeper than Python calls functions."""
-
-
-def _json_value(attribute: Any, depth: int = 0) -> Any:
-    """Returns an MLIR attribute as JSON types; what has no JSON type becomes its text, which no rule accepts."""
-    if depth > _DEEPEST:
-        raise _TooDeepError
-    if isinstance(attribute, ir.DictAttr):
-        return {a.name: _json_value(a.attr, depth + 1) for a in attribute}
-    if isinstance(attribute, ir.ArrayAttr | ir.DenseI64ArrayAttr | ir.DenseI32ArrayAttr):
-        return [_json_value(a, depth + 1) for a in attribute]
-    if isinstance(attribute, ir.DenseElementsAttr) and isinstance(attribute.type.element_type, ir.IntegerType):
-        return _json_array(attribute)
-    if isinstance(attribute, ir.StringAttr):
-        return text_of(attribute)
-    wide = isinstance(attribute, ir.IntegerAttr) and isinstance(attribute.type, ir.IntegerType)
-    if wide and attribute.type.width > _WIDEST_INTEGER:
-        return str(attribute)  # Python refuses to spell integers of thousands of digits
-    if isinstance(attribute, ir.BoolAttr | ir.IntegerAttr | ir.FloatAttr):
-        return attribute.value
-    if isinstance(attribute, str | bool | int | float):
-        return attribute
-    return str(attribute)
-
-
-def _json_array(attribute: Any) -> Any:
-    if len(attribute) > _LONGEST_ARRAY:
-        return str(attribute)  # one value may stand for a billion equal ones
-    try:
-        return np.asarray(attribute).tolist()
-    except TypeError:  # no integers that numpy has, such as those of 4 bits
-        return str(attribute)
+    return Spelling.DICTIONARY, json_text(config)

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import jax_mx
 from lowering import hlo_adapter, quantize_rules, scaled_dot_rules
 from lowering._compat import ir
+from lowering.attributes import text_of
 from lowering.calls import (
     COMPOSITE,
     CUSTOM_CALL,
@@ -25,7 +26,6 @@ from lowering.calls import (
     Call,
     describe,
     target_of,
-    text_of,
 )
 from lowering.diagnostics import Diagnostic, LoweringError, Severity
 from lowering.module import Module

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lowering import quantize_rules, scaled_dot_rules
+from lowering.attributes import dictionary, text_of
 from lowering.calls import (
     COMPOSITE,
     CUSTOM_CALL,
@@ -16,9 +17,7 @@ from lowering.calls import (
     Spelling,
     array_shape,
     describe,
-    dictionary,
     target_of,
-    text_of,
 )
 from lowering.diagnostics import Diagnostic, Severity, shorten
 from lowering.hlo_adapter import COMPOSITE_NAME, LEGALIZED_PREFIXES
@@ -76,12 +75,12 @@ NEAR_MISSES = (
         ),
     ),
     NearMiss(
-        matches=lambda t: _plain(t) in ("quantizemx", "mxquantize"),
+        matches=lambda t: any(name in _plain(t) for name in ("quantizemx", "quantisemx", "mxquantize")),
         cause=lambda t: f"'{t}' is not exactly '{QUANTIZE_TARGET}'",
         resolution=f"spell the target '{QUANTIZE_TARGET}'",
     ),
     NearMiss(
-        matches=lambda t: _plain(t) in ("opblockscaleddot", "blockscaleddot", "scaledmatmul"),
+        matches=lambda t: any(name in _plain(t) for name in ("blockscaleddot", "scaledmatmul")),
         cause=lambda t: f"'{t}' is not exactly '{SCALED_DOT_TARGET}'",
         resolution=f"spell the target '{SCALED_DOT_TARGET}'",
     ),

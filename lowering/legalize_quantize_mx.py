@@ -85,9 +85,11 @@ class LegalizeQuantizeMx:
         )
 
     def _check(self, call: Call) -> list[Diagnostic]:
+        found = check_quantize(call, target=self.target, allow_fp4=self.allow_fp4)
         if self.validate:
-            return check_quantize(call, target=self.target, allow_fp4=self.allow_fp4)
-        return [] if call.operands else [_no_operand(call)]
+            return found
+        # There are no metadata to write for what has no operand, or dimensions that nobody knows.
+        return [d for d in found if d.code == "MX004"] if call.operands else [_no_operand(call)]
 
     def _facts(self, call: Call) -> QuantizeFacts:
         return facts_of(call.signature, target=self.target, allow_fp4=self.allow_fp4)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from lowering._compat import ir
+from lowering.attributes import text_of
 from lowering.calls import (
     CUSTOM_CALL,
     FRONTEND_ATTRIBUTES,
@@ -14,7 +15,6 @@ from lowering.calls import (
     Call,
     Signature,
     forget_matches,
-    text_of,
 )
 from lowering.module import Module
 

@@ -11,7 +11,8 @@ import numpy as np
 from lowering import _compat
 from lowering._compat import ir
 from lowering.arrays import ArrayFileError, load_array
-from lowering.calls import CUSTOM_CALL, ArrayShape, array_shape, target_of, text_of
+from lowering.attributes import text_of
+from lowering.calls import CUSTOM_CALL, ArrayShape, array_shape, target_of
 from lowering.diagnostics import LoweringError, error
 from lowering.expansion import expand_calls, is_mx_target
 from lowering.in_xla import is_enabled

@@ -219,6 +219,8 @@ def test_dynamic_dimensions_are_refused() -> None:
     with pytest.raises(LoweringError) as caught:
         legalized(stablehlo(operand="?x64xbf16", data="?x16xui32", scale="?x2xui8"))
     assert [d.code for d in caught.value.diagnostics] == ["MX004"]
+    with pytest.raises(LoweringError, match="MX004"):
+        legalized(stablehlo(operand="?x64xbf16", data="?x16xui32", scale="?x2xui8"), validate=False)
 
 
 def test_unknown_keys_and_rules() -> None:
